@@ -5,7 +5,8 @@ that a topic keeps. So a broker's message is never replaced, and advice depends 
 was run.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import click
@@ -83,6 +84,12 @@ def explain(error: ClientError, *, with_subject: bool = True) -> str:
     if with_subject and error.subject:
         message = f"{error.subject}: {message}"
     return _one_line(message)
+
+
+def guess(name: str, names: Iterable[str]) -> str:
+    """Return the most similar of these names in brackets, behind a blank; empty if none is."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f" (do you mean {near[0]}?)" if near else ""
 
 
 def _command() -> str:

@@ -1,10 +1,12 @@
 """`logfleet config`: dynamic configuration of topics, brokers, the cluster and groups."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import click
 
+from logfleet.cli.advice import guess
+from logfleet.cli.completion.callbacks import complete_config
 from logfleet.cli.fleet.cluster import check_brokers
 from logfleet.cli.output.formats import Column, Output
 from logfleet.cli.output.report import change_each
@@ -76,7 +78,7 @@ async def _check(client: Client, kind: str, name: str) -> None:
 
 @config.command()
 @kind_argument
-@click.argument("arguments", nargs=-1, metavar="[NAME]")
+@click.argument("arguments", nargs=-1, metavar="[NAME]", shell_complete=complete_config)
 @click.option("--all", "everything", is_flag=True, help="Keys at their defaults, too.")
 @reading_options
 def describe(
@@ -124,7 +126,9 @@ def _row(entry: ConfigEntry) -> dict[str, Any]:
 
 @config.command(name="set")
 @kind_argument
-@click.argument("arguments", nargs=-1, metavar="[NAME] KEY=VALUE...")
+@click.argument(
+    "arguments", nargs=-1, metavar="[NAME] KEY=VALUE...", shell_complete=complete_config
+)
 @changing_options
 @click.pass_context
 def set_(
@@ -154,7 +158,7 @@ def set_(
 
 @config.command()
 @kind_argument
-@click.argument("arguments", nargs=-1, metavar="[NAME] KEY...")
+@click.argument("arguments", nargs=-1, metavar="[NAME] KEY...", shell_complete=complete_config)
 @changing_options
 def delete(
     kind: str, arguments: tuple[str, ...], *, dry_run: bool, output: Output, server: Server
@@ -188,7 +192,9 @@ def _change(
         for key in gone:
             # brokers describe only those of the cluster's keys that have a value
             if key not in entries and kind != "cluster":
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no key {key}")
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG, f"there is no key {key}{guess(key, entries)}"
+                )
         present = {
             key: entry.value
             for key, entry in entries.items()
@@ -198,9 +204,27 @@ def _change(
         wanted = {key: value for key, value in {**present, **shown}.items() if key not in gone}
         if wanted == present:
             return "unchanged"
-        await admin.alter_config(
-            ResourceType[KINDS[kind]], name, set_keys=shown, delete_keys=gone, validate_only=dry_run
-        )
+        try:
+            await admin.alter_config(
+                ResourceType[KINDS[kind]],
+                name,
+                set_keys=shown,
+                delete_keys=gone,
+                validate_only=dry_run,
+            )
+        except KafkaError as error:
+            raise _with_guess(error, values, entries) from error
         return "configured"
 
     change_each(server, kind, [name or "default"], one, output=output, dry_run=dry_run)
+
+
+def _with_guess(
+    error: KafkaError, values: Iterable[str], entries: Mapping[str, ConfigEntry]
+) -> KafkaError:
+    """The refusal, with the key that a misspelt one may mean."""
+    guesses = [guess(key, entries) for key in values if key not in entries]
+    if not any(guesses) or not error.broker_message:
+        return error
+    message = f"{error.broker_message.rstrip().removesuffix('.')}{''.join(guesses)}"
+    return KafkaError(error.code, message, subject=error.subject)

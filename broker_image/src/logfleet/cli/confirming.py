@@ -3,7 +3,7 @@
 Every command that changes something takes --dry-run, and marks what it then shows as a dry run, in
 text and in JSON. A command that removes what cannot be restored asks on a terminal, and needs --yes
 where nobody can answer. If the effect should be inspected first, the command is a dry run until
---execute is given.
+--execute is given. Topics that brokers keep for themselves want --internal.
 """
 
 import functools
@@ -12,6 +12,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
+
+from logfleet.client.admin import Admin
+from logfleet.client.errors import KafkaError
+from logfleet.wire.errors import ErrorCode
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -47,6 +51,22 @@ def _confirm(question: str, *, yes: bool) -> None:
 def _can_answer() -> bool:
     """Whether a person uses standard input and reads standard error."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+internal_option = click.option(
+    "--internal", is_flag=True, help="A topic that brokers keep for themselves, too."
+)
+INTERNAL: Final = (
+    "the brokers keep it for themselves, and what groups or transactions need may be lost; "
+    "--internal does it"
+)
+
+
+async def check_internal(admin: Admin, name: str, *, internal: bool) -> None:
+    """Raises KafkaError for a topic that brokers keep for themselves, unless `internal`."""
+    found = None if internal else await admin.find_topic(name)
+    if found is not None and found.internal:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, INTERNAL, subject=f"topic {name}")
 
 
 def dry_run_option(command: Command) -> Command:

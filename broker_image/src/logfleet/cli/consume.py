@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Self
 
 import click
 
+from logfleet.cli.completion.callbacks import complete
 from logfleet.cli.offsets import (
     Place,
     find,
@@ -74,11 +75,14 @@ class Request(NamedTuple):
 
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument(
+    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete("topics")
+)
 @click.option(
     "-g",
     "--group",
     metavar="NAME",
+    shell_complete=complete("groups"),
     help="Read as a member of this consumer group, from where it left off, and commit what was "
     "printed.",
 )

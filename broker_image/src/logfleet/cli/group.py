@@ -1,10 +1,14 @@
 """`logfleet group`: consumer groups, their members and their progress."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
+import msgspec
 
+from logfleet.cli.advice import MEANINGS, guess
+from logfleet.cli.completion.callbacks import complete
 from logfleet.cli.confirming import DRY_RUN, report_dry_run, yes_option
 from logfleet.cli.offsets import (
     PLACES,
@@ -29,6 +33,12 @@ from logfleet.cli.session import (
 )
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
+from logfleet.client.figures.groups import (
+    GroupFigures,
+    first_timestamps,
+    group_figures,
+    total_lag,
+)
 from logfleet.client.groups import GroupMember, Groups
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 from logfleet.groups.lag import lag
@@ -38,8 +48,10 @@ KIND: Final = "group"
 COLUMNS: Final = (
     Column("NAME", "name"),
     Column("STATE", "state"),
-    Column("TYPE", "type"),
-    Column("PROTOCOL", "protocolType"),
+    Column("MEMBERS", "members"),
+    Column("LAG", "lag"),
+    Column("TYPE", "type", is_wide=True),
+    Column("PROTOCOL", "protocolType", is_wide=True),
 )
 MEMBER_COLUMNS: Final = (
     Column("MEMBER", "id"),
@@ -55,6 +67,16 @@ OFFSET_COLUMNS: Final = (
     Column("LAG", "lag"),
     Column("MEMBER", "member"),
 )
+TOTAL_COLUMNS: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITIONS", "partitions"),
+    Column("LAG", "lag"),
+)
+TIME_LAG: Final = Column(
+    "TIME LAG",
+    lambda row: None if row["timeLagMs"] is None else f"{row['timeLagMs'] / 1000:.1f} s",
+)
+TIME_LAG_S_MAX: Final = 10.0
 MOVE_COLUMNS: Final = (
     Column("TOPIC", "topic"),
     Column("PARTITION", "partition"),
@@ -81,47 +103,78 @@ def group() -> None:
 @group.command(name="list")
 @reading_options
 def list_(*, output: Output, server: Server) -> None:
-    """List the groups of all brokers.
+    """List the groups of all brokers, with their members and their lag in all.
+
+    LAG is that of all partitions for which a group has committed an offset. "-" is unknown, or
+    that nothing is committed.
 
     \b
     logfleet group list
+    logfleet group list -o name
     logfleet group list -o json | jq -r '.[] | select(.state == "Empty").name'
     """
-    found = run(server, lambda client: Groups(client).list())
-    rows = [
-        {
-            "name": each.group,
-            "state": each.state,
-            "type": each.kind,
-            "protocolType": each.protocol_type,
-        }
-        for each in found
-    ]
-    output.rows(rows, COLUMNS)
+
+    async def work(client: Client) -> list[dict[str, Any]]:
+        found = await Groups(client).list()
+        names = [] if output.is_name else [each.group for each in found]
+        figures = await group_figures(client, names)
+        return [
+            {
+                "name": each.group,
+                "state": each.state,
+                **msgspec.structs.asdict(figures.get(each.group, GroupFigures(None, None))),
+                "type": each.kind,
+                "protocolType": each.protocol_type,
+            }
+            for each in found
+        ]
+
+    output.rows(run(server, work), COLUMNS)
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete("groups")
+)
 @isolation_option
+@click.option(
+    "--time-lag", is_flag=True, help="Also since when the first unread record waits: it is fetched."
+)
 @reading_options
 def describe(
-    names: tuple[str, ...], *, isolation: IsolationLevel, output: Output, server: Server
+    names: tuple[str, ...],
+    *,
+    isolation: IsolationLevel,
+    time_lag: bool,
+    output: Output,
+    server: Server,
 ) -> None:
-    """Show groups: state, members, committed offsets and lag.
+    """Show groups: state, members, committed offsets and lag, at the end by topic and in all.
 
     LAG is how many records are between the committed offset and the end of the partition, which is
-    the end for readers of that isolation.
+    the end for readers of that isolation. TIME LAG is the age of the first of them, by its
+    timestamp; of several partitions the largest.
 
     \b
     logfleet group describe billing
-    logfleet group describe billing -o json | jq '.[0].offsets | map(.lag) | add'
+    logfleet group describe billing --time-lag
+    logfleet group describe billing -o json | jq '.[0].lag'
     """
 
     async def wanted(_: Client) -> tuple[str, ...]:
         return names
 
     async def one(client: Client, name: str) -> dict[str, Any]:
-        return await description_of(client, name, isolation)
+        try:
+            found = await description_of(client, name, isolation)
+        except KafkaError as error:
+            if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            near = guess(name, [each.group for each in await Groups(client).list()])
+            raise KafkaError(error.code, f"{MEANINGS[error.code]}{near}") from error
+        if time_lag:
+            await add_time_lags(client, found, isolation, time.time_ns() // 1_000_000)
+        return {**found, **totals_of(found["offsets"])}
 
     show_each(server, KIND, wanted, one, _echo_description, output=output)
 
@@ -171,6 +224,38 @@ async def description_of(
     }
 
 
+async def add_time_lags(
+    client: Client, description: dict[str, Any], isolation: IsolationLevel, now_ms: int
+) -> None:
+    """Add timeLagMs to each row of the offsets: 0 without a lag, None if it is unknown."""
+    rows = {TopicPartition(row["topic"], row["partition"]): row for row in description["offsets"]}
+    behind = {key: row["committed"] for key, row in rows.items() if (row["lag"] or 0) > 0}
+    found = await first_timestamps(client, behind, isolation, TIME_LAG_S_MAX) if behind else {}
+    for key, row in rows.items():
+        row["timeLagMs"] = max(0, now_ms - found[key]) if key in found else None
+        if row["lag"] is not None and key not in behind:
+            row["timeLagMs"] = 0
+
+
+def totals_of(offsets: Sequence[Row]) -> dict[str, Any]:
+    """The lag by topic and in all; of time lags the largest, if there are any."""
+
+    def total(rows: Sequence[Row]) -> dict[str, Any]:
+        found: dict[str, Any] = {"lag": total_lag([row["lag"] for row in rows])}
+        if any("timeLagMs" in row for row in rows):
+            times = [row["timeLagMs"] for row in rows if row["timeLagMs"] is not None]
+            found["timeLagMs"] = max(times, default=None)
+        return found
+
+    by_topic: dict[str, list[Row]] = {}
+    for row in offsets:
+        by_topic.setdefault(row["topic"], []).append(row)
+    topics = [
+        {"topic": topic, "partitions": len(rows), **total(rows)} for topic, rows in by_topic.items()
+    ]
+    return {"topics": topics, **total(offsets)}
+
+
 def _member(member: GroupMember) -> dict[str, Any]:
     return {
         "id": member.member_id,
@@ -186,11 +271,19 @@ def _echo_description(description: Row, output: Output) -> None:
         click.echo(f"Assignor:  {description['assignor']}")
     if description["members"]:
         output.rows(description["members"], MEMBER_COLUMNS, name="id")
-    output.rows(description["offsets"], OFFSET_COLUMNS, name="topic")
+    times = [TIME_LAG] * ("timeLagMs" in description)
+    output.rows(description["offsets"], [*OFFSET_COLUMNS, *times], name="topic")
+    if description["offsets"]:
+        partitions = len(description["offsets"])
+        in_all = {**description, "topic": "(all)", "partitions": partitions}
+        click.echo()
+        output.rows([*description["topics"], in_all], [*TOTAL_COLUMNS, *times], name="topic")
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete("groups")
+)
 @click.option("--if-exists", is_flag=True, help="A group that is not there is no failure.")
 @yes_option
 @changing_options
@@ -231,9 +324,14 @@ async def _check_deletable(groups: Groups, name: str) -> None:
 
 
 @group.command(name="reset-offsets")
-@click.argument("name")
+@click.argument("name", shell_complete=complete("groups"))
 @click.option(
-    "-t", "--topic", "topics", multiple=True, help="[default: all that it has committed for]"
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=complete("topics"),
+    help="[default: all that it has committed for]",
 )
 @partition_option
 @click.option(
@@ -322,8 +420,16 @@ async def _without_members(groups: Groups, name: str) -> None:
 
 
 @group.command(name="delete-offsets")
-@click.argument("name")
-@click.option("-t", "--topic", "topics", multiple=True, required=True, help="May be given again.")
+@click.argument("name", shell_complete=complete("groups"))
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    shell_complete=complete("topics"),
+    help="May be given again.",
+)
 @partition_option
 @yes_option
 @changing_options

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from logfleet.cli.completion.callbacks import complete
 from logfleet.cli.offsets import partitions_of
 from logfleet.cli.output.formats import Output
 from logfleet.cli.output.tables import echo_table
@@ -20,7 +21,7 @@ UNIT_STEP: Final = 1024
 
 
 @click.command()
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=complete("topics"))
 @click.option(
     "--broker",
     "brokers",

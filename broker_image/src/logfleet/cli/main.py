@@ -1,5 +1,6 @@
 """`logfleet`: the command group."""
 
+import difflib
 import errno
 import importlib
 import os
@@ -8,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
-from click.exceptions import NoArgsIsHelpError
+from click.exceptions import NoArgsIsHelpError, NoSuchCommand
+from click.shell_completion import CompletionItem
 
 from logfleet import KAFKA_VERSION, __version__
+from logfleet.cli.completion.callbacks import complete_context
 from logfleet.cli.late_imports import late_imports, loading
 from logfleet.cli.root_options import FORMATS, RootOptions
 
@@ -39,6 +42,10 @@ COMMANDS = {
         "Real brokers for tests in any language, by HTTP.",
     ),
     "context": ("logfleet.cli.contexts.commands", "Name clusters, and choose one."),
+    "completion": (
+        "logfleet.cli.completion.commands",
+        "Have a shell complete commands, options and names.",
+    ),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),
@@ -97,6 +104,27 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return _with_work(command)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, which suggests commands only where it has loaded them."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], COMMANDS, cutoff=0.5)
+            if near and isinstance(error, NoSuchCommand):
+                raise NoSuchCommand(args[0], possibilities=near, ctx=ctx) from None
+            raise
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click's, without importing the commands."""
+        found = [
+            CompletionItem(name, help=line)
+            for name, (_, line) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
@@ -151,7 +179,9 @@ def _fail(error: click.ClickException) -> NoReturn:
     message = " ".join(error.format_message().split())
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
-        message = f"{message.rstrip('.')}; see {context.command_path} --help"
+        is_guess = isinstance(error, NoSuchCommand) and error.possibilities
+        end = " See" if is_guess else "; see"
+        message = f"{message.rstrip('.')}{end} {context.command_path} --help"
     click.echo(f"Error: {message}", err=True)
     sys.exit(error.exit_code)
 
@@ -159,7 +189,13 @@ def _fail(error: click.ClickException) -> NoReturn:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message=VERSION)
 @click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="As behind the command.")
-@click.option("-c", "--context", metavar="NAME", help="As behind the command.")
+@click.option(
+    "-c",
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_context,
+    help="As behind the command.",
+)
 @click.option("-o", "--output", type=click.Choice(FORMATS), help="As behind the command.")
 @click.pass_context
 def cli(
@@ -177,3 +213,5 @@ def cli(
     wrong, 130 Ctrl-C.
     """
     ctx.obj = RootOptions(bootstrap_server, context, output)
+    if os.environ.get("NO_COLOR"):  # https://no-color.org
+        ctx.color = False

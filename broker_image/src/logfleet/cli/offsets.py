@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from logfleet.cli.advice import MEANINGS, guess
 from logfleet.cli.times import INT64_MAX, here_and_now, parse_time
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
@@ -92,7 +93,7 @@ async def partitions_of(
     for name in topics:
         topic = await admin.find_topic(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"topic {name}")
+            raise await unknown_topic(admin, name)
         wanted = partitions or [each.index for each in topic.partitions]
         for index in wanted:
             if topic.partition(index) is None:
@@ -102,6 +103,13 @@ async def partitions_of(
                 )
         keys += [TopicPartition(name, index) for index in dict.fromkeys(wanted)]
     return keys
+
+
+async def unknown_topic(admin: Admin, name: str) -> KafkaError:
+    """The error for a topic that is not there, with the nearest that is. Raises ClientError."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    near = guess(name, [each.name for each in await admin.list_topics()])
+    return KafkaError(code, f"{MEANINGS[code]}{near}", subject=f"topic {name}")
 
 
 async def led_partitions(client: Client, topics: Sequence[str] | None) -> set[TopicPartition]:

@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from logfleet.cli.completion.callbacks import complete
 from logfleet.cli.session import Server, guard, record_output_option, run, server_options
 from logfleet.cli.streams.input import Input
 from logfleet.cli.streams.input_options import input_options
@@ -20,7 +21,7 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete("topics"))
 @input_options
 @click.option("-z", "--codec", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option(

@@ -4,7 +4,8 @@ from typing import Final
 
 import click
 
-from logfleet.cli.confirming import DRY_RUN, report_dry_run
+from logfleet.cli.completion.callbacks import complete
+from logfleet.cli.confirming import DRY_RUN, check_internal, internal_option, report_dry_run
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -16,6 +17,7 @@ from logfleet.cli.offsets import (
 )
 from logfleet.cli.output.formats import Column, Output
 from logfleet.cli.session import Server, executing_options, run
+from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.log_admin import delete_records
 from logfleet.client.offsets import OffsetSpec
@@ -42,17 +44,21 @@ def records() -> None:
 
 
 @records.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument(
+    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete("topics")
+)
 @partition_option
 @click.option(
     "--before", "place", required=True, metavar="WHERE", callback=place_of, help=f"{PLACES}."
 )
+@internal_option
 @executing_options
 def delete(
     topics: tuple[str, ...],
     *,
     partitions: tuple[int, ...],
     place: Place,
+    internal: bool,
     execute: bool,
     output: Output,
     server: Server,
@@ -69,6 +75,8 @@ def delete(
     """
 
     async def work(client: Client) -> list[dict[str, object]]:
+        for name in topics:
+            await check_internal(Admin(client), name, internal=internal)
         keys = await partitions_of(client, topics, partitions)
         begins = await offsets_at(client, keys, OffsetSpec.EARLIEST)
         offsets = await find(client, keys, place)

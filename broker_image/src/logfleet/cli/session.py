@@ -12,6 +12,7 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 import click
 
 from logfleet.cli.advice import explain
+from logfleet.cli.completion.callbacks import complete_context
 from logfleet.cli.confirming import dry_run_option, execute_option
 from logfleet.cli.contexts.address import (
     BOOTSTRAP_VARIABLE,
@@ -90,6 +91,7 @@ def server_options(command: Command, context_flags: Sequence[str] = BOTH_CONTEXT
         *context_flags,
         "context_name",
         metavar="NAME",
+        shell_complete=complete_context,
         help="A cluster of `logfleet context list`.  "
         f"[default: {CONTEXT_VARIABLE}, else the current one]",
     )

@@ -44,6 +44,26 @@ def parse_time(text: str, now: datetime) -> int:
     return found
 
 
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
+    """A time span: seconds, as 90, or with a unit, as 500ms, 2s, 10m, 1h, 7d."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The seconds."""
+        if not isinstance(value, str):
+            return float(value)  # type: ignore[arg-type]  # a default
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)?", value)
+        if match is None:
+            self.fail(f"{value!r}: write seconds, or 500ms, 2s, 10m, 1h, 7d", param, ctx)
+        return float(match[1]) * SECONDS[match[2] or "s"]
+
+
+SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
 def _milliseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 

@@ -6,7 +6,11 @@ from typing import Any, Final
 
 import click
 
-from logfleet.cli.confirming import yes_option
+from logfleet.cli.advice import guess
+from logfleet.cli.completion.callbacks import complete, complete_key
+from logfleet.cli.confirming import check_internal, internal_option, yes_option
+from logfleet.cli.log_dirs import bytes_text
+from logfleet.cli.offsets import unknown_topic
 from logfleet.cli.output.formats import Column, Output, Row
 from logfleet.cli.output.report import change_each, show_each
 from logfleet.cli.output.tables import echo_table
@@ -17,9 +21,12 @@ from logfleet.cli.session import (
     reading_options,
     run,
 )
+from logfleet.cli.times import Duration
+from logfleet.cli.topic_rows import SORTS, chosen_topics, sorted_rows, topic_row
 from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic, ResourceType
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
+from logfleet.client.figures.topics import record_rates, topic_figures
 from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from logfleet.resources.limits import PARTITIONS_MAX, REPLICAS_MAX
@@ -31,12 +38,16 @@ COLUMNS: Final = (
     Column("NAME", "name"),
     Column("PARTITIONS", "partitions"),
     Column("REPLICAS", "replicas"),
+    Column("BYTES", lambda row: None if row["bytes"] is None else bytes_text(row["bytes"])),
+    Column("RECORDS", "records"),
+)
+RATE: Final = Column("RATE", lambda row: None if row["rate"] is None else f"{row['rate']:.1f}/s")
+LAST_COLUMNS: Final = (
+    Column("ISSUES", lambda row: ", ".join(row["issues"])),
+    Column("CLEANUP", "cleanup", is_wide=True),
     Column("ID", "id", is_wide=True),
 )
 changing_topic_options = functools.partial(changing_options, context_flags=LONG_CONTEXT_FLAG)
-INTERNAL: Final = (
-    "the brokers keep it for themselves, and what it holds is lost with it; --internal deletes it"
-)
 
 
 @click.group()
@@ -73,6 +84,7 @@ config_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     callback=config_pairs,
+    shell_complete=complete_key,
     help="A topic's configuration, with Kafka's keys; may be given again and again.",
 )
 
@@ -123,35 +135,84 @@ def create(
 
 @topic.command(name="list")
 @click.option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
+@click.option("--like", metavar="PATTERN", help="Only those whose name matches, as 'ord*'.")
+@click.option("--empty", is_flag=True, help="Only those without records.")
+@click.option(
+    "--sort",
+    "sort_by",
+    type=click.Choice(list(SORTS)),
+    default="name",
+    show_default=True,
+    help="Numbers begin with the largest.",
+)
+@click.option(
+    "--rates",
+    "rate_s",
+    type=Duration(),
+    metavar="2s",
+    help="Measure for so long how many records are written per second.",
+)
 @reading_options
-def list_(*, internal: bool, output: Output, server: Server) -> None:
-    """List topics with their partitions and copies.
+def list_(
+    *,
+    internal: bool,
+    like: str | None,
+    empty: bool,
+    sort_by: str,
+    rate_s: float | None,
+    output: Output,
+    server: Server,
+) -> None:
+    """List topics with their sizes, and what partitions lack.
+
+    BYTES are those of one replica of each partition. RECORDS counts offsets from the first to the
+    end: fewer are there after compaction, and markers of transactions count. "-" is unknown, as
+    when a broker does not answer.
 
     \b
     logfleet topic list
-    logfleet topic list -o name
+    logfleet topic list --like 'ord*' --sort bytes
+    logfleet topic list --rates 2s --sort rate
+    logfleet topic list --empty -o name
     logfleet topic list -o json | jq -r '.[].id'
     """
-    found = run(server, lambda client: Admin(client).list_topics())
-    rows = [
-        {
-            "name": each.name,
-            "partitions": len(each.partitions),
-            "replicas": _replicas(each),
-            "id": to_text(each.topic_id),
-        }
+    if sort_by == "rate" and rate_s is None:
+        raise click.UsageError("--sort rate: measure for how long? Give --rates 2s")
+
+    async def work(client: Client) -> list[dict[str, Any]]:
+        found = chosen_topics(await Admin(client).list_topics(), like, internal=internal)
+        if output.is_name and not empty and sort_by == "name":
+            return [{"name": each.name} for each in found]
+        rows = await _listed(client, found)
+        if rate_s is not None:
+            rates = await record_rates(client, found, rate_s)
+            rows = [{**row, "rate": rates[row["name"]]} for row in rows]
+        return sorted_rows([row for row in rows if not empty or row["records"] == 0], sort_by)
+
+    rows = run(server, work)
+    columns = [*COLUMNS, *[RATE] * (rate_s is not None), *LAST_COLUMNS]
+    output.rows(rows, columns)
+
+
+async def _listed(client: Client, found: Sequence[Topic]) -> list[dict[str, Any]]:
+    admin, names = Admin(client), [each.name for each in found]
+    figures = await topic_figures(client, found)
+    min_isr = await admin.topic_values(names, "min.insync.replicas")
+    cleanup = await admin.topic_values(names, "cleanup.policy")
+    return [
+        topic_row(
+            each,
+            figures[each.name],
+            int(min_isr.get(each.name, 1)),
+            brokers=len(client.metadata.nodes),
+            cleanup=cleanup.get(each.name),
+        )
         for each in found
-        if internal or not each.internal
     ]
-    output.rows(rows, COLUMNS)
-
-
-def _replicas(found: Topic) -> int:
-    return max((len(each.replicas) for each in found.partitions), default=0)
 
 
 @topic.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete("topics"))
 @click.option("--all-config", is_flag=True, help="Keys at their defaults, too.")
 @reading_options
 def describe(names: tuple[str, ...], *, all_config: bool, output: Output, server: Server) -> None:
@@ -220,7 +281,7 @@ async def _found(admin: Admin, name: str) -> Topic:
     """The topic. Raises KafkaError if there is none."""
     found = await admin.find_topic(name)
     if found is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"topic {name}")
+        raise await unknown_topic(admin, name)
     return found
 
 
@@ -240,7 +301,7 @@ def _echo_description(description: Row, _: Output) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete("topics"))
 @click.option(
     "-p",
     "--partitions",
@@ -259,12 +320,15 @@ def _echo_description(description: Row, _: Output) -> None:
     "--delete-config",
     multiple=True,
     metavar="KEY",
+    shell_complete=complete_key,
     help="Reset a key to its default; may be given again and again.",
 )
+@internal_option
 @changing_topic_options
 def alter(
     name: str,
     *,
+    internal: bool,
     partitions: int | None,
     replicas: int | None,
     config: Mapping[str, str],
@@ -291,6 +355,7 @@ def alter(
         raise click.UsageError(f"{both[0]} stands in --config and in --delete-config")
 
     async def one(client: Client, name: str) -> str:
+        await check_internal(Admin(client), name, internal=internal)
         return await _alter(
             Admin(client),
             await _found(Admin(client), name),
@@ -332,7 +397,10 @@ async def _alter(
     entries = await admin.topic_config(found.name)
     for key in delete_config:
         if key not in entries:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"--delete-config {key}: no such key")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"--delete-config {key}: no such key{guess(key, entries)}",
+            )
     current = own_config(entries)
     wanted = {key: value for key, value in current.items() if key not in delete_config}
     shown = config_as_shown(ResourceType.TOPIC, config)
@@ -344,9 +412,11 @@ async def _alter(
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete("topics")
+)
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
-@click.option("--internal", is_flag=True, help="One that brokers keep for themselves, too.")
+@internal_option
 @yes_option
 @changing_options
 def delete(
@@ -372,10 +442,9 @@ def delete(
 
     async def one(client: Client, name: str) -> str:
         admin = Admin(client)
-        if not internal or dry_run:
-            found = await (_found(admin, name) if dry_run else admin.find_topic(name))
-            if found is not None and found.internal and not internal:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, INTERNAL, subject=f"topic {name}")
+        if dry_run:
+            await _found(admin, name)
+        await check_internal(admin, name, internal=internal)
         if not dry_run:
             await admin.delete_topic(name)
         return "deleted"

@@ -12,6 +12,7 @@ from logfleet.cli.output.formats import Column, Output, Row
 from logfleet.cli.output.report import Report, show_each
 from logfleet.cli.output.tables import echo_table
 from logfleet.cli.session import Server, changing_options, reading_options, run
+from logfleet.cli.times import Duration
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.client.offsets import TopicPartition
@@ -83,8 +84,8 @@ def transaction() -> None:
 )
 @click.option(
     "--longer-than",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
+    type=Duration(),
+    metavar="DURATION",
     help="Only those that began so long ago, and ids that have had no transaction.",
 )
 @click.option("--pattern", metavar="REGEX", help="Only those whose whole transactional id matches.")
@@ -102,7 +103,7 @@ def list_(
 
     \b
     logfleet transaction list
-    logfleet transaction list --state Ongoing --longer-than 60
+    logfleet transaction list --state Ongoing --longer-than 10m
     logfleet transaction list --pattern 'payments-.*' -o json | jq -r '.[].name'
     """
     found = run(
@@ -184,10 +185,10 @@ def _echo_description(row: Row, _: Output) -> None:
 @click.option(
     "--idle",
     "idle_seconds",
-    type=click.FloatRange(0),
+    type=Duration(),
     default=HANGING_SECONDS,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Only those whose producer has written nothing for so long; less than its timeout finds "
     "some that are about to be aborted.",
 )
@@ -207,7 +208,7 @@ def find_hanging(
 
     \b
     logfleet transaction find-hanging
-    logfleet transaction find-hanging -t orders --idle 60
+    logfleet transaction find-hanging -t orders --idle 1h
     """
     if partitions and not topics:
         raise click.UsageError("--partition: of which --topic?")

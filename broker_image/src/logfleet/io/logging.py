@@ -8,6 +8,7 @@ counted.
 import contextlib
 import logging
 import logging.handlers
+import os
 import queue
 import sys
 import time
@@ -94,8 +95,9 @@ def start_logging(
         ]
     else:
         plain = structlog.dev.plain_traceback
+        has_colours = stream.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
         renderer.append(
-            structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
+            structlog.dev.ConsoleRenderer(colors=has_colours, exception_formatter=plain)
         )
     lines: queue.Queue[logging.LogRecord] = queue.Queue(QUEUED_LINES_MAX)
     handler = _DroppingQueueHandler(lines)

@@ -82,7 +82,10 @@ def test_a_script_without_yes_is_refused_before_a_broker_is_asked(line: str) -> 
     assert "give --yes" in done.stderr
 
 
-NO_CLUSTER = {"broker", "local", "adopt", "doctor", "dump", "metadata snapshot", "metadata restore"}
+NO_CLUSTER = {
+    *("broker", "local", "adopt", "doctor", "dump", "metadata snapshot", "metadata restore"),
+    "test-server",
+}
 """Commands for this machine."""
 READING = {"list", "describe", "show", "current", "find-hanging", "plan", "status", "lost"}
 READING_PATHS = {"log-dirs", "cluster", "events", "may-i"}

@@ -45,6 +45,22 @@ def test_there_are_examples_of_every_command() -> None:
     assert shown == set(COMMANDS)
 
 
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Each command that has no commands of its own, and its help."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        else:
+            assert command is not None
+            yield " ".join((*path, name)), command.help or ""
+
+
+def test_the_help_of_each_command_has_an_example_of_it() -> None:
+    assert [path for path, text in leaves(cli) if f"logfleet {path}" not in text] == []
+
+
 @pytest.mark.parametrize("line", examples())
 def test_an_example_can_be_typed(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -57,6 +73,7 @@ def test_an_example_can_be_typed(
     for name in (
         "payments.txt",
         "topic.yaml",
+        "payments.txt",
         "cluster.yaml",
         "crds/examples/topic.yaml",
         "server.properties",

@@ -1,7 +1,10 @@
+from typing import Any
+
 import pytest
-from logfleet.cli.group import description_of
+from logfleet.cli import group
+from logfleet.cli.group import add_time_lags, description_of, totals_of
 from logfleet.client.cluster import Client
-from logfleet.client.offsets import IsolationLevel
+from logfleet.client.offsets import IsolationLevel, TopicPartition
 from logfleet.wire.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -81,3 +84,45 @@ async def test_the_lag_of_readers_of_committed_records_ends_at_open_transactions
         await description_of(client, "g", IsolationLevel.READ_COMMITTED)
         await description_of(client, "g")
     assert [asked.isolation_level for asked in broker.of(ListOffsetsRequest)] == [1, 0]
+
+
+async def test_a_description_ends_with_the_lag_by_topic_and_in_all() -> None:
+    offsets: list[dict[str, Any]] = [
+        {"topic": "a", "lag": 5, "timeLagMs": 40},
+        {"topic": "a", "lag": None, "timeLagMs": None},
+        {"topic": "b", "lag": 2, "timeLagMs": 90},
+    ]
+    assert totals_of(offsets) == {
+        "topics": [
+            {"topic": "a", "partitions": 2, "lag": 5, "timeLagMs": 40},
+            {"topic": "b", "partitions": 1, "lag": 2, "timeLagMs": 90},
+        ],
+        "lag": 7,
+        "timeLagMs": 90,
+    }
+    assert totals_of([{"topic": "a", "lag": None}]) == {
+        "topics": [{"topic": "a", "partitions": 1, "lag": None}],
+        "lag": None,
+    }
+
+
+async def test_a_partition_that_is_read_to_its_end_is_not_behind_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[object] = []
+
+    async def first(_client: object, offsets: object, *_: object) -> dict[TopicPartition, int]:
+        asked.append(offsets)
+        return {TopicPartition("t", 0): 700}
+
+    monkeypatch.setattr(group, "first_timestamps", first)
+    rows = [
+        {"topic": "t", "partition": 0, "committed": 5, "lag": 3},
+        {"topic": "t", "partition": 1, "committed": 5, "lag": 1},
+        {"topic": "t", "partition": 2, "committed": 8, "lag": 0},
+        {"topic": "t", "partition": 3, "committed": None, "lag": None},
+    ]
+    async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
+        await add_time_lags(client, {"offsets": rows}, IsolationLevel.READ_UNCOMMITTED, 1000)
+    assert asked == [{TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}]
+    assert [row["timeLagMs"] for row in rows] == [300, None, 0, None]

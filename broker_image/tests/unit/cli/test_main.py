@@ -89,3 +89,17 @@ def test_a_library_that_is_missing_is_a_line_with_what_installs_it(
     done = CliRunner().invoke(cli, ["topic"])
     assert done.exit_code == 1
     assert done.stderr == f"Error: this needs {module}: pip install {install}\n"
+
+
+@pytest.mark.parametrize(
+    "typed, near",
+    [("topics", "topic"), ("topc", "topic"), ("conume", "consume"), ("event", "events")],
+)
+def test_an_unknown_command_is_answered_with_the_nearest(typed: str, near: str) -> None:
+    result = CliRunner().invoke(cli, [typed], prog_name="logfleet")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Error: No such command '{typed}'")
+    assert "Did you mean" in line
+    assert f"'{near}'" in line
+    assert line.endswith(("? See logfleet --help", ") See logfleet --help"))

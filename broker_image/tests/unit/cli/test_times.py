@@ -1,7 +1,8 @@
 from datetime import UTC, datetime, timedelta, timezone
 
+import click
 import pytest
-from logfleet.cli.times import parse_time
+from logfleet.cli.times import Duration, parse_time
 
 NOW = datetime(2026, 3, 1, 14, 30, 15, tzinfo=timezone(timedelta(hours=1)))
 
@@ -50,3 +51,25 @@ def test_a_time_is_one_of_day_a_duration_or_a_date(text: str, time_ms: int) -> N
 def test_what_is_no_time(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_time(text, NOW)
+
+
+@pytest.mark.parametrize(
+    "text, seconds",
+    [
+        ("90", 90),
+        ("1.5", 1.5),
+        ("500ms", 0.5),
+        ("2s", 2),
+        ("10m", 600),
+        ("1h", 3600),
+        ("7d", 604800),
+    ],
+)
+def test_a_duration_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "5w", "1e9", "inf", "2 s"])
+def test_what_is_no_duration_is_refused_with_what_is_one(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write seconds, or 500ms, 2s, 10m, 1h, 7d"):
+        Duration().convert(text, None, None)

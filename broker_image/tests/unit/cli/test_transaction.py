@@ -29,7 +29,7 @@ T0 = TopicPartition("t", 0)
     "arguments, words",
     [
         (["list", "--state", "Open"], "'Open' is not one of 'Empty', 'Ongoing'"),
-        (["list", "--longer-than", "-1"], "-1.0 is not in the range"),
+        (["list", "--longer-than", "-1"], "write seconds, or 500ms"),
         (["describe"], "Missing argument 'NAME...'"),
         (["find-hanging", "-p", "0"], "--partition: of which --topic?"),
         (["abort"], "what to abort: give names, or --topic"),

@@ -105,18 +105,25 @@ def test_members_of_a_group_share_the_records(ten: Broker) -> None:
 def test_groups_are_listed_described_moved_and_deleted(ten: Broker) -> None:
     said(ten, "consume", "t", "-g", "g", "--from-beginning", "-e")
     (listed,) = json.loads(said(ten, "group", "list", "-o", "json"))
-    assert listed == {"name": "g", "state": "Empty", "type": "classic", "protocolType": "consumer"}
-    assert said(ten, "group", "list", "-o", "table").splitlines()[1].split() == [
-        "g",
-        "Empty",
-        "classic",
-        "consumer",
-    ]
+    assert listed == {
+        "name": "g",
+        "state": "Empty",
+        "members": 0,
+        "lag": 0,
+        "type": "classic",
+        "protocolType": "consumer",
+    }
+    row = said(ten, "group", "list", "-o", "wide").splitlines()[1]
+    assert row.split() == ["g", "Empty", "0", "0", "classic", "consumer"]
     text = said(ten, "group", "describe", "g", "-o", "table").splitlines()
     assert text[:2] == ["Group:     g", "State:     Empty"]
-    assert [line.split() for line in text[-2:]] == [
+    assert [line.split() for line in text[-6:]] == [
         ["t", "0", "5", "5", "0", "-"],
         ["t", "1", "5", "5", "0", "-"],
+        [],
+        ["TOPIC", "PARTITIONS", "LAG"],
+        ["t", "2", "0"],
+        ["(all)", "2", "0"],
     ]
     reset = ("group", "reset-offsets", "g")
     assert "BEFORE" in planned(ten, *reset, "--to", "beginning", "-o", "table")

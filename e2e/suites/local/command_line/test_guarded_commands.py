@@ -68,6 +68,11 @@ def test_what_brokers_keep_for_themselves_is_not_deleted_by_the_way(grouped: Bro
     line = refused(grouped, "topic", "delete", OFFSETS, "--yes")
     assert line.startswith(f"Error: topic/{OFFSETS}: the brokers keep it for themselves")
     assert partitions_of(grouped, OFFSETS) > 0
+    for guarded in (
+        ("topic", "alter", OFFSETS, "-p", "99"),
+        ("records", "delete", OFFSETS, "--before", "end", "--execute"),
+    ):
+        assert "keep it for themselves" in refused(grouped, *guarded)
     assert "g" in said(grouped, "group", "list")
     deleted = said(grouped, "topic", "delete", OFFSETS, "--internal", "--yes")
     assert deleted == f"topic/{OFFSETS} deleted\n"
@@ -86,6 +91,16 @@ DRY_RUNS = [
     ("config", "set", "topic", "t", "retention.ms=5", "--dry-run"),
     ("config", "delete", "topic", "t", "segment.ms", "--dry-run"),
     ("apply", "-f", "-", "--dry-run"),
+    ("topic", "create", "u", "--dry-run"),
+    ("topic", "alter", "t", "-p", "5", "--dry-run"),
+    ("quota", "set", "--user", "u", "producer_byte_rate=9", "--dry-run"),
+    ("quota", "delete", "--user", "u", "--yes", "--dry-run"),
+    ("cordon", "1", "--dry-run"),
+    ("uncordon", "1", "--dry-run"),
+    ("features", "upgrade", "3", "--yes", "--dry-run"),
+    ("group", "delete-offsets", "g", "-t", "t", "--yes", "--dry-run"),
+    ("group", "delete", "g", "--yes", "--dry-run"),
+    ("topic", "delete", "t", "--yes", "--dry-run"),
 ]
 
 

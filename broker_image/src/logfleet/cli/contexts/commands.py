@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from logfleet.cli.completion.callbacks import complete_context
 from logfleet.cli.contexts.address import find_context
 from logfleet.cli.contexts.file import load_contexts, store_contexts
 from logfleet.cli.contexts.model import (
@@ -132,7 +133,7 @@ def _described(added: Context) -> ClusterDescription | None:
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_context)
 @output_option
 def use(name: str, *, output: Output) -> None:
     """Make a context the current one, which commands are for if nothing else is given.
@@ -178,7 +179,9 @@ def current(*, output: Output) -> None:
 
 
 @context.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_context
+)
 @output_option
 def remove(names: Sequence[str], *, output: Output) -> None:
     """Remove contexts; the clusters stay as they are.
@@ -198,7 +201,7 @@ def remove(names: Sequence[str], *, output: Output) -> None:
 
 
 @context.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_context)
 @output_option
 def show(name: str | None, *, output: Output) -> None:
     """Show a context, by default the current one, with its settings.

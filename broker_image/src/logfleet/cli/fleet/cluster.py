@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from logfleet import BUILD_VERSION
+from logfleet.cli.completion.callbacks import complete
 from logfleet.cli.output.formats import Column, Output, Row
 from logfleet.cli.session import Server, reading_options, run
 from logfleet.client.admin import Admin, ClusterDescription
@@ -16,6 +17,14 @@ from logfleet.client.errors import ClientError
 from logfleet.client.metadata import Node, Topic
 from logfleet.controller.brokers.cordons import CORDONED, is_whole
 
+BROKER_IDS: Final = click.argument(
+    "brokers",
+    nargs=-1,
+    required=True,
+    type=click.IntRange(0),
+    metavar="ID...",
+    shell_complete=complete("brokers"),
+)
 SHOWN_MAX: Final = 20
 """Largest number of partitions named on a terminal; JSON names all."""
 MARKS: Final = ("cordoned", "controller")
@@ -243,7 +252,7 @@ COLUMNS: Final = (
     Column("ZONE", lambda broker: broker.get("zone")),
     Column("ADDRESS", _address),
     Column("STATE", _state),
-    Column("VERSION", "version"),
+    Column("VERSION", lambda broker: broker.get("version")),
     Column("LEADS", "leads"),
     Column("REPLICAS", "replicas"),
 )

@@ -4,7 +4,7 @@ import click
 
 from logfleet.balance.load import Plan
 from logfleet.balance.rebalancing import Goal, make_plan
-from logfleet.cli.fleet.cluster import check_brokers
+from logfleet.cli.fleet.cluster import BROKER_IDS, check_brokers
 from logfleet.cli.fleet.rebalance import carry_out, echo_step, goal, goal_options, show_plan
 from logfleet.cli.output.formats import Output
 from logfleet.cli.output.report import change_each
@@ -13,11 +13,9 @@ from logfleet.client.admin import Admin
 from logfleet.client.brokers.cordons import cordoned_brokers, set_cordons
 from logfleet.client.cluster import Client
 
-IDS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
-
 
 @click.command()
-@IDS
+@BROKER_IDS
 @changing_options
 def cordon(brokers: tuple[int, ...], *, dry_run: bool, output: Output, server: Server) -> None:
     """Give brokers no new replicas, neither of new topics nor by a rebalance. What they have stays.
@@ -31,7 +29,7 @@ def cordon(brokers: tuple[int, ...], *, dry_run: bool, output: Output, server: S
 
 
 @click.command()
-@IDS
+@BROKER_IDS
 @changing_options
 def uncordon(brokers: tuple[int, ...], *, dry_run: bool, output: Output, server: Server) -> None:
     """Let brokers get replicas again. `logfleet rebalance run` gives them their share.
@@ -43,7 +41,7 @@ def uncordon(brokers: tuple[int, ...], *, dry_run: bool, output: Output, server:
 
 
 @click.command()
-@IDS
+@BROKER_IDS
 @goal_options
 @changing_options
 def drain(

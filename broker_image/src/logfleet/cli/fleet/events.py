@@ -6,16 +6,19 @@ from typing import Any, Final
 
 import click
 
+from logfleet.cli.advice import guess
+from logfleet.cli.completion.callbacks import complete
 from logfleet.cli.fleet.admin_port import Answers, ask_all
 from logfleet.cli.output.formats import Column, Output, Row
 from logfleet.cli.session import Server, reading_options, run
 from logfleet.cli.times import TIMES, time_of
+from logfleet.telemetry.decisions import Kind
 
 PATH: Final = "/events"
 
 
 @click.command()
-@click.option("--topic", help="Only what concerns this topic.")
+@click.option("--topic", shell_complete=complete("topics"), help="Only what concerns this topic.")
 @click.option("--partition", type=click.IntRange(0), help="Only this one of the topic.")
 @click.option("--broker", type=click.IntRange(0), help="Only what concerns this broker.")
 @click.option(
@@ -30,6 +33,7 @@ PATH: Final = "/events"
     callback=time_of,
     help=f"Only what is younger: {TIMES}.",
 )
+@click.option("--until", metavar="TIME", callback=time_of, help="Only what is older, likewise.")
 @reading_options
 def events(
     topic: str | None,
@@ -38,6 +42,7 @@ def events(
     broker: int | None,
     kinds: tuple[str, ...],
     since: int | None,
+    until: int | None,
     output: Output,
     server: Server,
 ) -> None:
@@ -47,17 +52,20 @@ def events(
     asked for theirs at their admin port. BY is the broker that reports it.
 
     \b
-    logfleet events --topic orders --since 14:00
+    logfleet events --topic orders --since 14:00 --until 14:10
     logfleet events --since 10m --kind election --kind fenced
     logfleet events -o json | jq -r '.[].cause'
 
     Exit codes: 0 done, also if some brokers could not be asked (stderr says which), 1 none could, 2
     the command line is wrong.
     """
+    for kind in set(kinds) - {*Kind}:  # brokers of another version may have it
+        message = f"this version has no decision of kind {kind}{guess(kind, Kind)}"
+        click.echo(f"Warning: {message}", err=True)
     given = {"topic": topic, "partition": partition, "broker": broker, "since": since}
     parameters = {name: [str(value)] for name, value in given.items() if value is not None}
     answers = run(server, lambda client: ask_all(client, PATH, {**parameters, "kind": kinds}))
-    found = merged(answers)
+    found = [each for each in merged(answers) if until is None or each["time_ms"] < until]
     if answers.texts:
         output.rows(found, columns(), name=lambda row: f"{row['by']}-{row['number']}")
     answers.report_failures()

@@ -11,7 +11,7 @@ import click
 from logfleet.balance.load import Plan
 from logfleet.balance.rebalancing import Goal, make_plan
 from logfleet.cli.fleet.admin_port import ask_any
-from logfleet.cli.fleet.cluster import check_brokers
+from logfleet.cli.fleet.cluster import BROKER_IDS, check_brokers
 from logfleet.cli.fleet.rebalance import MIB, THROTTLE
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.output.formats import Column, Output, Row
@@ -48,7 +48,7 @@ def may_i() -> None:
 
 
 @may_i.command()
-@click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
+@BROKER_IDS
 @reading_options
 def stop(brokers: tuple[int, ...], *, output: Output, server: Server) -> None:
     """Whether these brokers may be stopped, all of them together.
@@ -104,7 +104,7 @@ def _first_rule(answer: Row) -> str | None:
 
 
 @may_i.command()
-@click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
+@BROKER_IDS
 @THROTTLE
 @reading_options
 def drain(brokers: tuple[int, ...], *, throttle: float, output: Output, server: Server) -> None:

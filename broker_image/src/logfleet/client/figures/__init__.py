@@ -1,0 +1,1 @@
+"""Figures of topics and groups that no single request reports: sizes, rates, lags."""
