@@ -124,8 +124,22 @@ def cluster_values_schema() -> dict[str, Any]:
             "cluster": spec_schema("clusters"),
             "topics": {"type": "array", "items": topic},
             "testImage": {"type": "string"},
+            "console": console_schema(),
             "monitoring": monitoring_schema(),
             "global": {"type": "object"},
+        },
+    }
+
+
+def console_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "Pages about the fleet, for a browser.",
+        "additionalProperties": False,
+        "properties": {
+            "enabled": {"type": "boolean"},
+            "arguments": {"type": "array", "items": {"type": "string", "pattern": "^--"}},
+            "resources": {"type": "object"},
         },
     }
 

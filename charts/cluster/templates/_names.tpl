@@ -15,3 +15,7 @@ app.kubernetes.io/part-of: logfleet
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
+
+{{- define "cluster.image" -}}
+{{ .Values.cluster.image | default (printf "logfleet/broker:%s" (.Values.cluster.version | default .Chart.AppVersion)) }}
+{{- end }}

@@ -308,6 +308,42 @@ def test_the_clusters_test_sends_a_record_there_and_back(helm: Helm, tmp_path: P
         broker.close()
 
 
+def test_the_console_has_no_rights_and_is_reached_by_a_port_forward_only(helm: Helm) -> None:
+    assert of_kind(helm.render("cluster"), "Deployment") == []
+    wanted = 'console={"enabled":true,"arguments":["--hide-messages"]}'
+    documents = helm.render("cluster", wanted)
+    (deployment,) = of_kind(documents, "Deployment")
+    (account,) = of_kind(documents, "ServiceAccount")
+    assert account["automountServiceAccountToken"] is False
+    assert not {
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Service",
+        "Ingress",
+    } & {document["kind"] for document in documents}
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (container,) = pod["containers"]
+    assert container["command"][-3:] == ["127.0.0.1:8080", "-b", "fleet-bootstrap.sys.svc:9092"]
+    assert container["args"] == ["--hide-messages"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    (test,) = of_kind(documents, "Pod")
+    assert container["image"] == test["spec"]["containers"][0]["image"]
+    refused = helm.run(
+        "template",
+        "x",
+        str(CHARTS / "cluster"),
+        "--kube-version",
+        KUBE_VERSION,
+        "--set-json",
+        'console={"enabled":true,"port":1}',
+    )
+    assert "'port' not allowed" in refused.stderr
+
+
 MONITORED = (
     'monitoring={"podMonitor":{"enabled":true,"labels":{"release":"prom"}},"alerts":{"enabled":true,'
     '"groupLag":7000000000,"loopLagSeconds":0.25}}'

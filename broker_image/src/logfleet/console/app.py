@@ -57,6 +57,8 @@ class View(msgspec.Struct, frozen=True):
 class Console:
     """What all pages share. client: for what a page asks when it is opened.
 
+    settings: of topics whose page was opened, and when they were asked for.
+
     token: of this process; requests that change something carry it.
     """
 
@@ -70,6 +72,7 @@ class Console:
             timeout_ms=ANSWER_MS_MAX,
         )
         self.scans = Scans()
+        self.settings: dict[str, tuple[float, list[dict[str, Any]]]] = {}
         self.token = secrets.token_urlsafe(32)
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(HERE / "templates"),

@@ -1,7 +1,7 @@
 """The pages: what each one reads, and the command that shows the same."""
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -16,7 +16,10 @@ from logfleet.console.views.groups import group, groups
 from logfleet.console.views.overview import health, overview
 from logfleet.console.views.topics import settings, topic, topics
 
-MAY_I_S_MAX = 3.0
+MAY_I_S_MAX: Final = 3.0
+SETTINGS_S: Final = 20.0
+"""A page that repeats itself asks for settings so often."""
+SETTINGS_MAX: Final = 200
 
 
 async def overview_page(console: Console, _request: web.Request) -> View:
@@ -35,16 +38,22 @@ async def topics_page(console: Console, request: web.Request) -> View:
 
 
 async def topic_page(console: Console, request: web.Request) -> View:
-    """Settings are asked for now; all else is from the sample."""
+    """Settings are asked for when the page is opened; all else is from the sample."""
     name = request.match_info["name"]
     data = topic(console.sampler.sample, console.sampler.history, name, request.query)
     if data is None:
         raise web.HTTPNotFound(text=f"There is no topic {name}.")
-    try:
-        entries = await Admin(console.client).topic_config(name)
-        data |= {"settings": settings(entries.values()), "settings_error": None}
-    except ClientError as error:
-        data |= {"settings": [], "settings_error": str(error)}
+    asked_s, rows = console.settings.get(name, (-SETTINGS_S, []))
+    failure = None
+    if time.monotonic() - asked_s >= SETTINGS_S:
+        try:
+            rows = settings((await Admin(console.client).topic_config(name)).values())
+            if len(console.settings) >= SETTINGS_MAX:
+                console.settings.clear()
+            console.settings[name] = (time.monotonic(), rows)
+        except ClientError as error:
+            failure = str(error)
+    data |= {"settings": rows, "settings_error": failure}
     return View("topic.html", name, data, ("topic", "describe", name))
 
 

@@ -28,6 +28,10 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
             response.headers[name] = value
 
 
+async def _icon(_request: web.Request) -> web.FileResponse:
+    return web.FileResponse(HERE / "static" / "icon.svg")
+
+
 async def _sampling(app: web.Application) -> AsyncIterator[None]:
     console = app[CONSOLE]
     task = asyncio.create_task(console.sampler.run())
@@ -47,6 +51,7 @@ def make_app(options: Options) -> web.Application:
     inner.on_response_prepare.append(_add_headers)
     inner.cleanup_ctx.append(_sampling)
     inner.router.add_static("/static", HERE / "static")
+    inner.router.add_get("/favicon.ico", _icon)  # browsers ask for it beside JSON
     if not options.hidden:
         record_pages.add_pages(inner)
     if options.write:
