@@ -9,7 +9,6 @@ import json
 import re
 import struct
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -152,7 +151,7 @@ def _read_auto(data: bytes) -> object:
 def _avro(schema: Path | None) -> Read:
     """A reader of Avro: container files, and single objects if there is a schema."""
     given = None if schema is None else json.loads(schema.read_text())
-    fastavro = import_module("fastavro")  # of the extra `avro`, without which it has no types
+    import fastavro  # of the extra `avro`
 
     parsed = None if given is None else fastavro.parse_schema(given)
 

@@ -3,12 +3,11 @@ import json
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.cli.streams.decoding import decoder_of
-
-fastavro = pytest.importorskip("fastavro")  # of the extra `avro`
 
 SCHEMA = {
     "type": "record",
