@@ -29,9 +29,9 @@ earlier ones. The child's own first frame has id 0: its result says where it ser
 why it could not start. A child ends when its channel does.
 
 Orders to a child are async functions in a table: `broker_child.ORDERS` (events, stop, ...) and
-`client_child.ORDERS` (create_topic, records, ...). An order of a broker gets the `Running` broker,
-so faults are orders like any other. What they put into a broker goes in by arguments of the
-constructor of `node.broker.Broker`; nothing in `node` knows this package.
+`client_child.ORDERS` (create_topic, records, ...). An order of a broker gets the `Running` broker;
+faults are orders like any other (`testing.faults.orders`). What they put into a broker goes in by
+arguments of the constructor of `node.broker.Broker`; nothing in `node` knows this package.
 """
 
 from typing import TYPE_CHECKING
@@ -39,15 +39,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logfleet.testing.brokers import Broker
     from logfleet.testing.errors import OrderFailed
+    from logfleet.testing.faults.disturbing import ArmedFault, FaultMissed
     from logfleet.testing.fleets import Fleet
+    from logfleet.testing.groups import Group
     from logfleet.testing.kafka import Kafka, Record
     from logfleet.testing.plugin import broker, fleet
 
-__all__ = ["Broker", "Fleet", "Kafka", "OrderFailed", "Record", "broker", "fleet"]
+__all__ = [
+    "ArmedFault",
+    "Broker",
+    "FaultMissed",
+    "Fleet",
+    "Group",
+    "Kafka",
+    "OrderFailed",
+    "Record",
+    "broker",
+    "fleet",
+]
 
 _HOMES = {
+    "ArmedFault": "faults.disturbing",
     "Broker": "brokers",
+    "FaultMissed": "faults.disturbing",
     "Fleet": "fleets",
+    "Group": "groups",
     "Kafka": "kafka",
     "OrderFailed": "errors",
     "Record": "kafka",

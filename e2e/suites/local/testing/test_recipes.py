@@ -192,7 +192,7 @@ def test_heartbeats_are_slower_than_the_session(quick_sessions: Broker, client: 
     worker = client.consumer(quick_sessions.bootstrap, "orders", "billing", session_ms=1_000)
     assert worker.take() == [b"order 1"]
 
-    with quick_sessions.fault("Heartbeat", group="billing", delay_s=5):
+    with quick_sessions.fault("Heartbeat", group="billing", delay_s=3):
         quick_sessions.group("billing").wait("Empty")
         with pytest.raises(client.refused):
             worker.commit()

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from logfleet.testing import Broker, Fleet, OrderFailed
-from logfleet.testing.faults.disturbing import FaultMissed
+from logfleet.testing import Broker, FaultMissed, Fleet, OrderFailed
+from logfleet.testing.given import GivenKafka
 from logfleet.testing.prepared import close_shared
 
 
@@ -204,3 +204,15 @@ def test_a_fleet_counts_the_hits_of_all_its_brokers() -> None:
             assert fault.hits == 2
         assert len(fleet.records("orders", count=2)) == 2
         own.purge()
+
+
+def test_faults_need_brokers_of_ones_own(broker: Broker) -> None:
+    given = GivenKafka(broker.bootstrap)
+    with pytest.raises(
+        pytest.skip.Exception, match="fault needs a broker of its own, not --kafka-"
+    ):
+        given.fault("Produce", drop=True)
+    with pytest.raises(pytest.skip.Exception, match="rebalance needs a broker of its own"):
+        given.group("readers").rebalance()
+    assert given.in_sync("orders", count=1) == [broker.id]
+    assert given.group("nobody").committed("orders") is None
