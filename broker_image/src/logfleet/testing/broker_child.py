@@ -85,7 +85,7 @@ def _made(config: Any, *, is_synced: bool) -> Running:
 
 def _whereabouts(broker: Broker) -> dict[str, object]:
     """Where the broker serves."""
-    (listener,) = broker.opened.listeners.all
+    listener = broker.opened.listeners.all[0]
     return {
         "port": listener.port,
         "admin": broker.opened.observation.address,
