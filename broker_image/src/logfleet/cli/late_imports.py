@@ -25,8 +25,13 @@ WITHOUT_OPTIONS: Final = ("logfleet.cli.advice", "logfleet.cli.documents")
 OTHERS: Final = frozenset({"aiohttp", "asyncio", "structlog", "yaml", *WITHOUT_OPTIONS})
 """Modules that wait, beside those of logfleet outside the command line."""
 
-LIGHT: Final = frozenset({"logfleet.balance.limits", "logfleet.resources.limits"})
-"""Modules that options need and that cost nothing."""
+LIGHT: Final = frozenset(
+    {"logfleet.balance.limits", "logfleet.log.names", "logfleet.resources.limits"}
+)
+"""Modules that cost little and that modules of commands use while they are loaded.
+
+The sets of file names in `machine.dump_files`, for one: a `Late` in a set is equal to no name.
+"""
 
 
 class Late:
