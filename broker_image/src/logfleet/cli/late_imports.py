@@ -20,9 +20,16 @@ from typing import Any, Final
 
 PACKAGE: Final = "logfleet.cli."
 """Imports by modules in here may wait."""
-WITHOUT_OPTIONS: Final = ("logfleet.cli.advice", "logfleet.cli.documents")
+WITHOUT_OPTIONS: Final = (
+    "logfleet.cli.advice",
+    "logfleet.cli.contexts.model",
+    "logfleet.cli.documents",
+    "logfleet.cli.record_text",
+)
 """Modules in here that wait as those elsewhere do."""
-OTHERS: Final = frozenset({"aiohttp", "asyncio", "structlog", "yaml", *WITHOUT_OPTIONS})
+OTHERS: Final = frozenset(
+    {"aiohttp", "asyncio", "difflib", "json", "msgspec", "structlog", "yaml", *WITHOUT_OPTIONS}
+)
 """Modules that wait, beside those of logfleet outside the command line."""
 
 LIGHT: Final = frozenset(
@@ -70,6 +77,12 @@ class Late:
 
     def __str__(self) -> str:
         return str(_loaded(self))
+
+    def __bool__(self) -> bool:
+        return bool(_loaded(self))
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, _loaded(self))
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[Any, ...]:
         """The class itself, where it is the base of another (PEP 560)."""

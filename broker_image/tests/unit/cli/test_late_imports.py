@@ -76,6 +76,9 @@ def test_the_first_use_loads_all_so_that_exceptions_are_classes(command) -> None
     [
         ("twice = LIMIT * 2 if False else asyncio_of_test.LIMIT", "twice", 7),
         ("many = range(LIMIT)", "many", range(7)),
+        ("some = bool(LIMIT)", "some", True),
+        ("text = f'{LIMIT}'", "text", "7"),
+        ("kind = isinstance(Exception(), Session)", "kind", False),
         ("class Own(Session): pass\nown = issubclass(Own, Exception)", "own", True),
     ],
 )

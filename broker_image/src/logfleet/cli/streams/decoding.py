@@ -78,7 +78,7 @@ class Decoder:
             self._report(error)
             return data
 
-    def json(self, data: bytes) -> msgspec.Raw:
+    def json(self, data: bytes) -> "msgspec.Raw":
         """The document in JSON; if the data are none, their text, else their base64."""
         try:
             return msgspec.Raw(_json(self._read(data)))
