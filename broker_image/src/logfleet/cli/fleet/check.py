@@ -150,7 +150,7 @@ def _echo(fleet: Snapshot, found: Sequence[Finding], seconds: float, *, verbose:
         if verbose or shown[each.code] <= SHOWN_MAX:
             label = click.style(f"{each.severity:<7}", fg=COLOURS[each.severity])
             click.echo(f"{label}  {each.code}  {each}")
-            click.echo(f"{'':16} {each.remedy}")
+            click.echo(f"{'':16}{each.remedy}")
     hidden = {code: count - SHOWN_MAX for code, count in shown.items() if count > SHOWN_MAX}
     if hidden and not verbose:
         more = ", ".join(f"{count} of {code}" for code, count in hidden.items())
