@@ -21,7 +21,14 @@ def command_docs() -> str:
 def _contexts(
     command: click.Command, parent: click.Context | None, name: str
 ) -> Iterator[click.Context]:
-    context = click.Context(command, parent, name, terminal_width=WIDTH, max_content_width=WIDTH)
+    context = click.Context(
+        command,
+        parent,
+        name,
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        **command.context_settings,
+    )
     yield context
     if isinstance(command, click.Group):
         for each in command.list_commands(context):

@@ -84,10 +84,10 @@ def test_an_example_can_be_typed(
         (tmp_path / name).touch()
     for arguments in calls(line):
         command: click.Command = cli
-        context = click.Context(cli)
+        context = click.Context(cli, **cli.context_settings)
         rest = arguments
         while isinstance(command, click.Group):
             _, found, rest = command.resolve_command(context, rest)
             assert found is not None
             command = found
-        command.make_context("example", rest)
+        command.make_context("example", rest, parent=context)

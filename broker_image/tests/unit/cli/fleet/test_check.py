@@ -133,9 +133,9 @@ def test_a_remedy_that_is_a_command_can_be_typed(finding: Finding) -> None:
         assert "logfleet " not in finding.remedy or finding.code == "LF110"
         return
     command: click.Command = cli
-    context = click.Context(cli)
+    context = click.Context(cli, **cli.context_settings)  # commands keep their first help option
     while isinstance(command, click.Group):
         _, found, arguments = command.resolve_command(context, arguments)
         assert found is not None
         command = found
-    command.make_context("remedy", arguments)
+    command.make_context("remedy", arguments, parent=context)
