@@ -321,6 +321,41 @@ def test_the_pages_that_are_read_first_stay_short(page: str, words: int) -> None
     assert len((ROOT / page).read_text().split()) <= words
 
 
+SENTENCE_WORDS_MAX = 30
+
+
+def sentences(page: Path) -> Iterator[str]:
+    """Those of paragraphs and lists; tables, headings and blocks have none."""
+    text = re.sub(
+        r"^ *```.*?^ *```$|<!--.*?-->|^[|#][^\n]*$",
+        "\n\n",
+        page.read_text(),
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    text = re.sub(r"^ *(?:[-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n", text):
+        yield from re.split(r"(?<=[.?!:])[)*\"]*\s+", " ".join(paragraph.split()))
+
+
+@pytest.mark.parametrize(
+    "page", tracked("docs/start/*.md", "docs/how-to/*.md", "docs/concepts/*.md"), ids=name_of
+)
+def test_pages_for_users_are_in_short_sentences(page: Path) -> None:
+    found = list(sentences(page))
+    assert len(found) > 1
+    assert [each for each in found if len(each.split()) > SENTENCE_WORDS_MAX] == []
+
+
+def test_pages_that_sources_and_charts_name_are_there() -> None:
+    named = {
+        (name_of(path), page)
+        for path in tracked("*.py", "*.yaml", "*.tpl", "*.txt", "*.json")
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text())
+    }
+    assert named
+    assert [each for each in sorted(named) if not (ROOT / each[1]).exists()] == []
+
+
 NEVER_RUN_MAX = 7
 
 

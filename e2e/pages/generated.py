@@ -11,9 +11,11 @@ from logfleet.telemetry.docs import metric_docs
 
 from e2e.harness.images import ROOT
 from e2e.pages.commands import command_docs
+from e2e.pages.differences import difference_docs
 from e2e.pages.fields import Schema, table
 from e2e.pages.recipes import recipe_docs
 from e2e.pages.spark_options import option_docs
+from e2e.pages.testing_api import api_docs
 
 DOCS: Final = ROOT / "docs"
 CRDS: Final = {"Cluster": "clusters.yaml", "Topic": "topics.yaml", "Rebalance": "rebalances.yaml"}
@@ -46,12 +48,14 @@ def chart_docs() -> str:
 
 GENERATED: Final[dict[Path, Callable[[], str]]] = {
     DOCS / "how-to" / "error-paths.md": recipe_docs,
+    DOCS / "differences" / "responses.md": difference_docs,
     DOCS / "reference" / "charts.md": chart_docs,
     DOCS / "reference" / "checks.md": check_docs,
     DOCS / "reference" / "commands.md": command_docs,
     DOCS / "reference" / "configs.md": config_docs,
     DOCS / "reference" / "metrics.md": metric_docs,
     DOCS / "reference" / "resources.md": resource_docs,
+    DOCS / "reference" / "testing.md": api_docs,
     DOCS / "spark" / "options.md": option_docs,
 }
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from e2e.pages.differences import LISTED, difference_docs
 from e2e.pages.fields import rows, table
 from e2e.pages.generated import DOCS, GENERATED, resource_docs
+from e2e.pages.testing_api import api_docs
 
 
 @pytest.mark.parametrize("page", GENERATED, ids=lambda page: page.name)
@@ -44,3 +46,19 @@ def test_all_kinds_have_their_fields() -> None:
     page = resource_docs()
     for field in ("spec.pools[].replicas", "spec.topicName", "status.listeners[].bootstrap"):
         assert re.search(rf"^\| `{re.escape(field)}` \|", page, re.MULTILINE), field
+
+
+def test_every_reviewed_difference_is_a_row_with_errors_by_name() -> None:
+    page = difference_docs()
+    listed = LISTED.read_text().count("[[difference]]")
+    assert len(re.findall(r"^\| (?!response |-)", page, re.MULTILINE)) == listed
+    assert "| UpdateFeatures | `error_code` | `NONE` | `INVALID_UPDATE_VERSION` |" in page
+    assert "as the line before" not in page
+
+
+def test_what_tests_can_do_is_listed_with_arguments_and_results() -> None:
+    page = api_docs()
+    for entry in ("kill() -> None", "hits -> int", "logfleet.testing.broker(*, scope: Scope"):
+        assert f"```python\n{entry}" in page, entry
+    assert "(self" not in page
+    assert "__enter__" not in page
