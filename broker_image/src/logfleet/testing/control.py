@@ -206,9 +206,11 @@ def _of_faults(
 def called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """What the function returns for these arguments. Raises WrongRequest if it has others."""
     signature = inspect.signature(function)
+    known = signature.parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
     for name in arguments:
-        if name not in signature.parameters:
-            near = difflib.get_close_matches(name, signature.parameters, n=1)
+        if name not in known and not takes_any:
+            near = difflib.get_close_matches(name, known, n=1)
             ending = f": did you mean {near[0]}?" if near else ""
             raise WrongRequest(f"{function.__name__} has no argument {name!r}{ending}")
     try:

@@ -78,6 +78,8 @@ def test_methods_take_their_arguments_as_fields(ask: Asking) -> None:
     assert ask("POST", f"{ask.cluster}/records", {"topic": "more"}) == []
     assert ask("POST", f"{ask.cluster}/advance", {"hours": 1}) is None
     assert ask("POST", f"{ask.cluster}/set_disk", {"slow_s": 0}) is None
+    events = ask("POST", f"{ask.cluster}/events", {"kind": ["registered"]})
+    assert {each["kind"] for each in events} == {"registered"}
     assert ask("POST", f"{ask.cluster}/groups/g/committed", {"topic": "more"}) is None
 
 

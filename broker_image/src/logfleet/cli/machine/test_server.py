@@ -1,7 +1,9 @@
 """`logfleet test-server`: real brokers for the tests of programs in any language."""
 
+import os
 import signal
 import sys
+from threading import Thread
 from types import FrameType
 
 import click
@@ -28,7 +30,12 @@ def _port(_context: click.Context, _parameter: click.Parameter, value: str) -> i
     callback=_port,
     help="Port of the HTTP interface, on 127.0.0.1 only. 0 is any free one.",
 )
-def test_server(control: int) -> None:
+@click.option(
+    "--until-eof",
+    is_flag=True,
+    help="End with the program that started it: when standard input ends.",
+)
+def test_server(control: int, *, until_eof: bool) -> None:
     """Start and disturb real brokers for tests, by HTTP, until Ctrl-C.
 
     Its first line is the address. A test in any language starts brokers there, kills and pauses
@@ -50,6 +57,8 @@ def test_server(control: int) -> None:
         raise click.ClickException(f"port {control} of 127.0.0.1: {error.strerror}") from error
     signal.signal(signal.SIGTERM, _interrupt)
     shared()  # it imports while the test prepares its first request
+    if until_eof:
+        Thread(target=_follow_stdin, daemon=True).start()
     click.echo(server.url)
     sys.stdout.flush()
     try:
@@ -60,6 +69,12 @@ def test_server(control: int) -> None:
         server.clusters.close()
         close_shared()
         server.server_close()
+
+
+def _follow_stdin() -> None:
+    while os.read(sys.stdin.fileno(), 4_096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

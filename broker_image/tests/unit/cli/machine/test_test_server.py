@@ -22,16 +22,23 @@ def test_another_address_is_refused(control: str, reason: str) -> None:
     assert reason in result.output
 
 
-def test_its_brokers_end_with_it() -> None:
+@pytest.mark.parametrize("end", ["signal", "end of input"])
+def test_its_brokers_end_with_it(end: str) -> None:
     program = [sys.executable, "-m", "logfleet", "test-server", "--control", "127.0.0.1:0"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+    program += ["--until-eof"] if end == "end of input" else []
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         request = urllib.request.Request(f"{url}/clusters", b"{}", method="POST")
         with urllib.request.urlopen(request, timeout=100) as answer:
             (broker,) = json.load(answer)["brokers"]
         os.kill(broker["pid"], 0)
-        process.send_signal(signal.SIGTERM)
+        if end == "signal":
+            process.send_signal(signal.SIGTERM)
+        else:
+            process.stdin.close()
         assert process.wait(60) == 0
         with pytest.raises(ProcessLookupError):
             os.kill(broker["pid"], 0)
