@@ -11,7 +11,9 @@ def test_every_file_that_repeats_the_version_has_the_one_of_the_package():
         path: bad for path, text in found.items() if (bad := differing(path, text, __version__))
     } == {}
     repeating = [path for path, text in found.items() if repeats(path, text, __version__)]
-    assert {"charts/cluster/Chart.yaml", "README.md", "Dockerfile", module.SOURCE} <= set(repeating)
+    assert {"charts/cluster/Chart.yaml", "compose.yaml", "Dockerfile", module.SOURCE} <= set(
+        repeating
+    )
 
 
 @pytest.mark.parametrize("member", ["broker_image", "operator", "spark-on-k8s", "e2e"])
