@@ -104,7 +104,7 @@ test-local: $(STAMP) ## make test without Kubernetes
 release: $(STAMP) ## before a release, many hours: all tests and everything that other targets run by hand; one table in e2e/results/release.json
 	@FULL=1 $(PY) -m e2e.parts --into e2e/results/release.json tools jars build "check COVERED=1" "sim SEEDS=50000" "sim MUTANTS=1" etcd-tests \
 		local-suites spark quickstarts apiserver e2e-full oracle failover soak fuzz \
-		bench bench-kafka bench-fleet bench-spark bench-groups bench-moves bench-topics bench-lag bench-testing bench-cli
+		bench bench-kafka bench-fleet bench-spark bench-groups bench-moves bench-topics bench-lag bench-testing bench-cli bench-console
 
 .PHONY: pages
 pages: $(STAMP) ## write the pages that are made from the code, then build the site into build/site and fail on links that lead nowhere
@@ -176,6 +176,10 @@ bench-testing: $(STAMP) ## how long a test waits for a broker or a fleet of logf
 .PHONY: bench-cli
 bench-cli: $(STAMP) ## processor time of `logfleet produce` and `consume` beside kcat's, in turns (ROUNDS=n)
 	@$(PY) -m e2e.bench.command_line $(if $(ROUNDS),--rounds $(ROUNDS))
+
+.PHONY: bench-console
+bench-console: $(STAMP) ## the console with 10,000 partitions: processor time of its sampler, times of its pages, memory (2 minutes)
+	@$(PY) -m e2e.bench.console
 
 .PHONY: oracle
 oracle: $(STAMP) ## send the same requests to Apache Kafka and to a broker, and compare the responses (ONLY=regular expression on CORPUS/CASE)

@@ -1,5 +1,6 @@
 """The pages: what each one reads, and the command that shows the same."""
 
+import json
 import time
 from typing import Any, Final
 
@@ -88,8 +89,6 @@ async def broker_page(console: Console, request: web.Request) -> View:
 
 async def _may_stop(sample: Sample, broker_id: int) -> dict[str, Any] | None:
     """The answer of the first broker that gives one; None if there is none."""
-    import json
-
     if sample.cluster is None:
         return None
     for node in sample.cluster.brokers:
