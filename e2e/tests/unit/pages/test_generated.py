@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from e2e.pages.differences import LISTED, difference_docs
 from e2e.pages.fields import rows, table
@@ -62,3 +63,13 @@ def test_what_tests_can_do_is_listed_with_arguments_and_results() -> None:
         assert f"```python\n{entry}" in page, entry
     assert "(self" not in page
     assert "__enter__" not in page
+
+
+def test_the_resources_that_a_first_fleet_waits_for_are_those_of_the_examples() -> None:
+    page = (DOCS / "start" / "kubernetes.md").read_text()
+    waited = re.findall(r"kubectl wait clusters\.logfleet\.dev/(\S+)", page)
+    made = [
+        yaml.safe_load(example.read_text())["metadata"]["name"]
+        for example in (DOCS.parent / "crds" / "examples").glob("cluster.yaml")
+    ]
+    assert waited == made == ["fleet"]
