@@ -102,6 +102,7 @@ def test_members_of_a_group_share_the_records(ten: Broker) -> None:
         assert sorted(found) == [0, 1]
 
 
+@pytest.mark.timeout(300)  # twenty commands
 def test_groups_are_listed_described_moved_and_deleted(ten: Broker) -> None:
     said(ten, "consume", "t", "-g", "g", "--from-beginning", "-e")
     (listed,) = json.loads(said(ten, "group", "list", "-o", "json"))

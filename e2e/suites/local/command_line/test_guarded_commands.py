@@ -104,6 +104,7 @@ DRY_RUNS = [
 ]
 
 
+@pytest.mark.timeout(400)  # thirty commands
 def test_a_dry_run_says_in_json_that_it_is_one(grouped: Broker) -> None:
     said(grouped, "config", "set", "topic", "t", "segment.ms=7")
     for arguments in DRY_RUNS:
