@@ -178,6 +178,22 @@ async def test_a_file_is_read_as_often_as_wanted(
 
 
 @pytest.mark.asyncio
+async def test_what_nobody_acknowledges_is_sent_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "lines"
+    given.write_bytes(b"a\nb\n")
+    source = Input(b"\n", draft_reader(separator=None), (), 0, None, True, given)
+    output = Output("t", 0, Codec.NONE, create=False, as_json=False, verbose=True)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        await produce_lines(client, source, output)
+        await log.taken.wait()
+        assert log.values == {0: [b"a", b"b"]}
+    assert capsys.readouterr().err.startswith("2 records sent in ")
+
+
+@pytest.mark.asyncio
 async def test_a_rate_is_kept(tmp_path: Path) -> None:
     given = tmp_path / "lines"
     given.write_bytes(b"a\n" * 5)

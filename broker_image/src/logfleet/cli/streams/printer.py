@@ -141,10 +141,15 @@ def summary(printer: Printer, *, is_wanted: bool) -> Iterator[None]:
         if is_wanted:
             seconds = time.monotonic() - started
             click.echo(
-                f"{printer.records:,} records, {printer.bytes:,} bytes, {seconds:.1f} s; "
+                f"{records_text(printer.records)}, {printer.bytes:,} bytes, {seconds:.1f} s; "
                 f"{next_offsets_text(printer.next_offsets)}",
                 err=True,
             )
+
+
+def records_text(count: int) -> str:
+    """As `1 record` or `2,000 records`."""
+    return f"{count:,} record{'' if count == 1 else 's'}"
 
 
 def next_offsets_text(offsets: Mapping[TopicPartition, int]) -> str:

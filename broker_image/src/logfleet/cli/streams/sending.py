@@ -54,7 +54,8 @@ async def produce_lines(client: Client, source: Input, output: Output) -> None:
     Raises ClickException, ClientError.
     """
     tally = Tally()
-    with tally.reported(verbose=output.verbose):
+    done = "sent" if output.acks == ACKS["0"] else "written"
+    with tally.reported(done, verbose=output.verbose):
         if source.is_plain and source.rate is None and not output.as_json:
             await _produce_values(client, source, output, tally)
         else:
@@ -196,7 +197,7 @@ async def produce_in_transactions(client: Client, source: Input, output: Output)
     )
     await _check_topic(client, producer, output)
     tally = Tally()
-    with tally.reported(verbose=output.verbose):
+    with tally.reported("written", verbose=output.verbose):
         await _produce_transactions(producer, source, output, tally)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from logfleet.cli.streams.printer import next_offsets_text
+from logfleet.cli.streams.printer import next_offsets_text, records_text
 from logfleet.client.batches import Written
 from logfleet.client.offsets import TopicPartition
 
@@ -27,8 +27,8 @@ class Tally:
             self.next_offsets[key] = max(last.offset + 1, self.next_offsets.get(key, 0))
 
     @contextlib.contextmanager
-    def reported(self, *, verbose: bool) -> Iterator[None]:
-        """Report on stderr at the end, also after a failure.
+    def reported(self, done: str, *, verbose: bool) -> Iterator[None]:
+        """Report on stderr at the end, also after a failure. done: written, or sent.
 
         On a terminal the number of records; if verbose, seconds and next offsets too, wherever.
         """
@@ -36,7 +36,7 @@ class Tally:
         try:
             yield
         finally:
-            text = f"{self.records:,} record{'' if self.records == 1 else 's'} written"
+            text = f"{records_text(self.records)} {done}"
             if verbose:
                 seconds = time.monotonic() - started
                 text += f" in {seconds:.1f} s; {next_offsets_text(self.next_offsets)}"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.cli.streams.formats import Format
-from logfleet.cli.streams.printer import Printer, next_offsets_text, summary
+from logfleet.cli.streams.printer import Printer, next_offsets_text, records_text, summary
 from logfleet.client.fetcher import Fetched
 from logfleet.client.offsets import TopicPartition
 from logfleet.records.record import Record, build_batch
@@ -136,6 +136,13 @@ def test_the_summary_comes_even_after_an_interruption(capsys: pytest.CaptureFixt
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("1,234 records, 5 bytes, 0.")
     assert line.endswith(" s; next offsets: t-0 2, t-1 3")
+
+
+@pytest.mark.parametrize(
+    "count, text", [(0, "0 records"), (1, "1 record"), (2000, "2,000 records")]
+)
+def test_one_record_is_one(count: int, text: str) -> None:
+    assert records_text(count) == text
 
 
 def test_without_partitions_there_are_no_next_offsets() -> None:

@@ -31,6 +31,6 @@ def test_it_is_reported_on_a_terminal_or_when_wanted_and_after_failures(
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal, raising=False)
     tally = Tally()
     tally.add(Written("t", 0, records - 1, 0), records)
-    with pytest.raises(KeyboardInterrupt), tally.reported(verbose=verbose):
+    with pytest.raises(KeyboardInterrupt), tally.reported("written", verbose=verbose):
         raise KeyboardInterrupt
     assert capsys.readouterr().err == ("" if line is None else f"{line}\n")
