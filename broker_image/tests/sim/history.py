@@ -68,15 +68,20 @@ class PartitionHistory:
         there = log.read(max(offset, log.start_offset), log.end_offset)
         return any(map(self.is_committed, there))
 
-    def cut(self, kept: int) -> None:
-        """The leader of an unclean election begins to lead, with so many of the committed records."""
+    def cut(self, kept: int, start: int) -> None:
+        """The leader of an unclean election begins to lead, with so many of the committed records.
+
+        start: of its log. An older disk may lack records below it that were deleted since, and
+        never had the producers of others.
+        """
         self._unclean[-1].kept = kept
         for batch in self.committed[kept:]:
             self.values.discard(batch.value)
         del self.committed[kept:]
+        self.committed += [Batch(offset, 0, "deleted") for offset in range(kept, start)]
         self.last = {
             each.producer: each
-            for each in self.committed
+            for each in self.committed[start:]
             if each.producer != NO_PRODUCER and each.part is None
         }
 

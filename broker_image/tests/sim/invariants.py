@@ -81,7 +81,7 @@ class Checker:
             )  # fmt: skip
             self._kernel.sometimes("an unclean election lost records")
         if history.may_lose is not None:
-            history.cut(kept)
+            history.cut(kept, 0 if log is None else log.start_offset)
             history.may_lose = None
             if log is not None:
                 log.lost_from = None

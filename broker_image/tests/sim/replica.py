@@ -212,5 +212,6 @@ class Replica:
             self.node.note("partition %s: high watermark %s", self.index, high_watermark)
         while self.waiting and self.waiting[0][0] < high_watermark:
             offset, value, reply = self.waiting.pop(0)
-            checker.acked(self.index, offset, value, self.leader_epoch)
+            if not self.node.fleet.transactions.may_pass_for_a_repeat(value):
+                checker.acked(self.index, offset, value, self.leader_epoch)
             reply(Produced(ErrorCode.NONE, offset))

@@ -25,6 +25,7 @@ from broker_image.tests.sim.net import Disconnected
 from broker_image.tests.sim.node import Fleet
 from broker_image.tests.sim.replica_log import Part
 from broker_image.tests.sim.transactions.attempts import Attempt
+from broker_image.tests.sim.transactions.checking import ID_PREFIX
 from broker_image.tests.sim.transactions.load import (
     COMES_AGAIN,
     DIES,
@@ -58,7 +59,7 @@ class TransactionalProducer:
     def __init__(self, fleet: Fleet, host: Host, number: int) -> None:
         style = fleet.settings.style
         assert style is not None
-        self.id = f"x{number}"
+        self.id = f"{ID_PREFIX}{number}"
         self.is_idle = True
         self.pair: tuple[int, int] | None = None
         self._version = style.protocols[number]
