@@ -54,8 +54,9 @@ class Decisions:
         if after.is_decided:
             self._decided(name, after)
         elif after.state not in {State.EMPTY, State.ONGOING}:
-            assert before is not None
-            self._complete(name, before, after)
+            self._demand(before is not None, "I40: %s: %s was not decided", name, after)
+            if before is not None:
+                self._complete(name, before, after)
 
     def _epochs(self, name: str, before: Transaction, after: Transaction) -> None:
         is_same = before.producer_id == after.producer_id
