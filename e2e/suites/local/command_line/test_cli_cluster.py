@@ -111,7 +111,8 @@ def test_events_come_from_all_brokers_that_run_and_the_others_are_named(fleet: F
     done = logfleet(first, "events", "--broker", "2", "--since", "1h", "-o", "table")
     assert (done.returncode, done.stderr) == (0, b"Error: broker 3: it does not run\n")
     titles, *rows = done.stdout.decode().splitlines()
-    assert titles.split() == ["TIME", "BY", "KIND", "ABOUT", "CAUSE"]
+    time, _zone, *others = titles.split()
+    assert (time, others) == ("TIME", ["BY", "KIND", "ABOUT", "CAUSE"])
     assert any("registered" in row and "broker 2" in row for row in rows)
     fleet.brokers[2].start()
     again = json.loads(said(first, "events", "--kind", "registered", "--broker", "3", "-o", "json"))
