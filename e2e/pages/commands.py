@@ -38,5 +38,7 @@ def _contexts(
 
 
 def _section(context: click.Context) -> str:
+    # click keeps the first help option that it made of a command, with the names of that context
+    context.command._help_option = None  # noqa: SLF001
     text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
     return f"## {context.command_path}\n\n```text\n{text}\n```\n"
