@@ -177,7 +177,7 @@ class TestRolling:
         ]
 
     def test_the_active_segment_is_closed_on_demand_if_it_has_records(self, rig):
-        log = rig.create(LogConfig())
+        log = rig.open(LogConfig())
         fill(log, 2)
         for _ in range(2):
             log.roll(NOW)

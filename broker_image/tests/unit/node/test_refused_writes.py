@@ -13,7 +13,6 @@ from logfleet.metadata.kinds.cluster import RECEIPT
 from logfleet.metadata.kinds.topics import DELETED
 from logfleet.metadata.store import StoreRefused, Txn, TxnResult
 from logfleet.node.broker import Broker
-from logfleet.node.cluster import stored_metadata
 from logfleet.node.partitions import local_partitions
 from logfleet.store import refused_writes
 from structlog.testing import capture_logs
@@ -53,9 +52,8 @@ async def running(
     async def opened(*_: object) -> RefusingStore:
         return store
 
-    monkeypatch.setattr(stored_metadata, "open_store", opened)
     with capture_logs() as logs:
-        async with Broker(config(path)) as broker:
+        async with Broker(config(path), open_store=opened) as broker:
             yield broker, store, logs
 
 

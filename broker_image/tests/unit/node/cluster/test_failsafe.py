@@ -52,9 +52,9 @@ def silence(*brokers: Broker) -> list[SilentLease]:
 
 
 @pytest_asyncio.fixture
-async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     """`shared` is led by broker 1, and all brokers are in sync; `alone` has broker 1 only."""
-    async with fleet_of(tmp_path / "fleet", monkeypatch, 1, 2, 3) as made:
+    async with fleet_of(tmp_path / "fleet", 1, 2, 3) as made:
         await made.create_topic("shared", 1, 2, 3)
         await made.create_topic("alone", 1)
         for topic in ("shared", "alone"):

@@ -17,7 +17,6 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.kinds.brokers import DIRECTORIES
 from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.node.broker import Broker, StartError
-from logfleet.node.cluster import stored_metadata
 from logfleet.store.opening import EMBEDDED_FILE, open_store
 
 from broker_image.tests.unit.node.broker_rig import ELSEWHERE, config, create_topic
@@ -29,15 +28,18 @@ Change = Callable[[Path], None]
 
 
 @pytest.fixture(params=["one", "several", "fleet"])
-def layout(request, monkeypatch) -> str:
+def layout(request) -> str:
     """One log directory or two, and whether the metadata is elsewhere, as a fleet's."""
-    if request.param == "fleet":
-
-        async def elsewhere(config: BrokerConfig, timer: object = None) -> SqliteStore:
-            return await SqliteStore.open(Path(config.logfleet_cluster_name))
-
-        monkeypatch.setattr(stored_metadata, "open_store", elsewhere)
     return str(request.param)
+
+
+async def elsewhere(config: BrokerConfig, _: object) -> SqliteStore:
+    return await SqliteStore.open(Path(config.logfleet_cluster_name))
+
+
+def broker_of(path: Path, layout: str) -> Broker:
+    opens = elsewhere if layout == "fleet" else open_store
+    return Broker(config_of(path, layout), open_store=opens)
 
 
 def config_of(path: Path, layout: str) -> BrokerConfig:
@@ -50,7 +52,7 @@ def config_of(path: Path, layout: str) -> BrokerConfig:
 
 async def lived(path: Path, layout: str) -> None:
     """A broker has run here in order; each directory has logs."""
-    async with Broker(config_of(path, layout)) as broker:
+    async with broker_of(path, layout) as broker:
         await create_topic(broker, "t", PARTITIONS)
 
 
@@ -155,7 +157,7 @@ async def test_data_that_may_not_be_its_own_is_refused_and_not_touched(
     says = {"one": one, "several": several or one, "fleet": fleet or one}[layout]
     for _ in range(2):
         with pytest.raises(StartError, match=says) as caught:
-            await Broker(config_of(tmp_path, layout)).__aenter__()
+            await broker_of(tmp_path, layout).__aenter__()
         assert "\n" not in str(caught.value)
     assert files_of(tmp_path) == before
     assert (tmp_path / "a" / EMBEDDED_FILE).exists() is had_store
@@ -184,7 +186,7 @@ async def test_what_is_its_own_or_empty_is_served(
     await lived(tmp_path, layout)
     in_first = len(list(logs_of(tmp_path / "a")))
     change(tmp_path)
-    async with Broker(config_of(tmp_path, layout)) as broker:
+    async with broker_of(tmp_path, layout) as broker:
         assert len(broker.rooms.partitions) == served(in_first)
         assert all((tmp_path / "a" / META).exists() for _ in broker.rooms.disks.log_dirs)
 
@@ -199,14 +201,14 @@ async def test_a_lost_identity_is_written_back_as_the_refusal_says(
     for name in missing:
         (tmp_path / name / META).unlink(missing_ok=True)
     with pytest.raises(StartError, match="write it back") as caught:
-        await Broker(config_of(tmp_path, layout)).__aenter__()
+        await broker_of(tmp_path, layout).__aenter__()
     subprocess.run(["sh", "-c", str(caught.value).partition("write it back: ")[2]], check=True)
     lines = sorted(line for each in before if each.endswith(META) for line in before[each].split())
     after = files_of(tmp_path)
     assert lines == sorted(
         line for each in after if each.endswith(META) for line in after[each].split()
     )
-    async with Broker(config_of(tmp_path, layout)) as broker:
+    async with broker_of(tmp_path, layout) as broker:
         assert len(broker.rooms.partitions) == PARTITIONS
         assert not broker.rooms.partitions.offline.by_topic()
 
@@ -221,7 +223,7 @@ async def test_of_several_missing_directories_it_is_not_guessed_which_one_it_is(
     with pytest.raises(
         StartError, match=r"misses the directories .*, .* of broker 1 .* from a copy"
     ):
-        await Broker(config_of(tmp_path, "several")).__aenter__()
+        await broker_of(tmp_path, "several").__aenter__()
 
 
 @pytest.mark.asyncio
@@ -230,7 +232,7 @@ async def test_a_store_that_misses_no_directory_of_this_broker_advises_none(tmp_
     await store.close()
     (tmp_path / "a" / "t-0").mkdir()
     with pytest.raises(StartError, match="knows no cluster and misses no directory of broker 1"):
-        await Broker(config_of(tmp_path, "one")).__aenter__()
+        await broker_of(tmp_path, "one").__aenter__()
 
 
 @pytest.mark.asyncio

@@ -34,8 +34,8 @@ STOPS = {10: 1, 30: 2, 45: 3}
 
 
 @pytest_asyncio.fixture
-async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
-    async with fleet_of(tmp_path / "fleet", monkeypatch, 1, 2, 3, transactions=True) as made:
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with fleet_of(tmp_path / "fleet", 1, 2, 3, transactions=True) as made:
         await made.create_topic(INPUT.topic, 1, 2, 3)
         await made.create_topic(OUTPUT.topic, 2, 3, 1)
         yield made

@@ -17,6 +17,7 @@ from logfleet.node.broker import Broker, StartError
 from logfleet.node.metrics.cluster import cluster
 from logfleet.node.partitions.leadership import Key
 from logfleet.node.partitions.pending_work import DesiredState
+from logfleet.store.opening import OpenStore, open_store
 from logfleet.telemetry.table import OFFLINE_PARTITIONS
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -43,11 +44,13 @@ class Dirs:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.given: dict[str, str] = {}
+        self.open_store: OpenStore = open_store
         self.one, self.two = path / "one", path / "two"
 
     def broker(self, *dirs: Path, files: PosixFiles | None = None, **given: str) -> Broker:
         log_dirs = ",".join(map(str, dirs or (self.one, self.two)))
-        return Broker(config(self.path, **{"log.dirs": log_dirs}, **self.given, **given), files)
+        given = {"log.dirs": log_dirs, **self.given, **given}
+        return Broker(config(self.path, **given), files, open_store=self.open_store)
 
     async def filled(self) -> set[int]:
         """Four partitions of topic `t`, two in each directory; those that are in the second."""
@@ -81,11 +84,11 @@ def dirs(tmp_path: Path) -> Dirs:
     return Dirs(tmp_path)
 
 
-def keep_metadata_elsewhere(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    async def store(*_: object) -> SqliteStore:
+def metadata_in(path: Path) -> OpenStore:
+    async def opens(*_: object) -> SqliteStore:
         return await SqliteStore.open(path)
 
-    monkeypatch.setattr("logfleet.node.cluster.stored_metadata.open_store", store)
+    return opens
 
 
 def offline(broker: Broker, topic: str, partitions: int) -> set[int]:
@@ -149,12 +152,12 @@ async def test_a_broker_whose_volume_was_replaced_by_an_empty_one_makes_no_log(
 ) -> None:
     """A fleet's metadata is elsewhere: it still has the topics of a broker that lost its disk."""
 
-    keep_metadata_elsewhere(monkeypatch, tmp_path / "metadata.db")
-    async with Broker(config(tmp_path)) as broker:
+    elsewhere = metadata_in(tmp_path / "metadata.db")
+    async with Broker(config(tmp_path), open_store=elsewhere) as broker:
         await create_topic(broker, "t", 2)
     for _ in range(2):
         shutil.rmtree(tmp_path / "data")
-        async with Broker(config(tmp_path)) as broker:
+        async with Broker(config(tmp_path), open_store=elsewhere) as broker:
             assert offline(broker, "t", 2) == {0, 1}
         assert list((tmp_path / "data").glob("t-*")) == []
 
@@ -318,10 +321,10 @@ async def test_a_start_is_refused_if_strays_cannot_be_set_aside_in_any_directory
 
 
 async def test_without_any_directory_that_is_good_the_start_is_refused_in_one_line(
-    dirs: Dirs, monkeypatch: pytest.MonkeyPatch
+    dirs: Dirs,
 ) -> None:
     await dirs.filled()
-    keep_metadata_elsewhere(monkeypatch, dirs.one / "logfleet-metadata.db")
+    dirs.open_store = metadata_in(dirs.one / "logfleet-metadata.db")
     for path in (dirs.one, dirs.two):
         (path / "recovery-point-offset-checkpoint").unlink()
         (path / "recovery-point-offset-checkpoint").mkdir()
@@ -338,7 +341,7 @@ async def test_no_cluster_is_begun_while_a_directory_cannot_be_read(
     dirs: Dirs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may hold an older cluster's data; the readable directories may have lost their disks."""
-    keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
+    dirs.open_store = metadata_in(dirs.path / "metadata.db")
     dirs.given = ELSEWHERE
     dirs.two.write_text("no directory")
     with pytest.raises(StartError, match=f"no new cluster is created .*{dirs.two}"):
@@ -394,7 +397,7 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
     dirs: Dirs, monkeypatch: pytest.MonkeyPatch, until
 ) -> None:
     """They would be served at the next start, and with the directory back it would be refused."""
-    keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
+    dirs.open_store = metadata_in(dirs.path / "metadata.db")
     dirs.given = ELSEWHERE
     there = await dirs.filled()
     async with dirs.broker() as broker:

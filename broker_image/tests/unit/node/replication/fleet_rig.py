@@ -13,7 +13,6 @@ from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
-from logfleet.node.cluster import stored_metadata
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
@@ -69,9 +68,13 @@ class Fleet:
                     **{**ELSEWHERE, "node.id": str(broker_id)},
                     broker_rack=f"z{broker_id}",
                     **given,
-                )
+                ),
+                open_store=self._open_store,
             )
             self.brokers[broker_id] = await made.__aenter__()
+
+    async def _open_store(self, *_: object) -> Any:
+        return _Shared(self.store)
 
     async def stop(self, broker_id: int) -> None:
         await self.brokers.pop(broker_id).__aexit__()
@@ -152,16 +155,12 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet_of(
-    path: Path, monkeypatch: Any, *broker_ids: int, transactions: bool = False
+    path: Path, *broker_ids: int, transactions: bool = False
 ) -> AsyncIterator[Fleet]:
     """transactions: whether the fleet is at their feature level."""
     path.mkdir(exist_ok=True)
     store = await SqliteStore.open(path / "metadata")
 
-    async def open_store(*_: object) -> Any:
-        return _Shared(store)
-
-    monkeypatch.setattr(stored_metadata, "open_store", open_store)
     fleet = Fleet(path, store, transactions=transactions)
     try:
         await fleet.start(*broker_ids)

@@ -15,10 +15,8 @@ from broker_image.tests.unit.node.replication.fleet_rig import fleet_of, until
 pytestmark = pytest.mark.asyncio
 
 
-async def test_what_all_acknowledge_is_on_all_of_them_byte_for_byte(
-    tmp_path: Path, monkeypatch
-) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
+async def test_what_all_acknowledge_is_on_all_of_them_byte_for_byte(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path, 1, 2, 3) as fleet:
         await fleet.create_topic("t", 1, 2, 3)
         for number in range(3):
             answer = await fleet.produce("t", b"%d" % number)
@@ -29,10 +27,8 @@ async def test_what_all_acknowledge_is_on_all_of_them_byte_for_byte(
         await until(lambda: fleet.high_watermarks("t") == {3})
 
 
-async def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(
-    tmp_path: Path, monkeypatch
-) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
+async def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path, 1, 2, 3) as fleet:
         await fleet.create_topic("t", 1, 2, 3)
         await fleet.produce("t", b"before")
         await fleet.stop(3)
@@ -50,12 +46,12 @@ async def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(
 
 
 async def test_what_happens_to_a_fleet_is_counted_and_reported_with_its_cause(
-    tmp_path: Path, monkeypatch
+    tmp_path: Path,
 ) -> None:
     async def scraped(broker_id: int) -> MetricValues:
         return read(await fleet.brokers[broker_id].opened.observation.sources.text())
 
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
+    async with fleet_of(tmp_path, 1, 2, 3) as fleet:
         assert fleet.brokers[1].rooms.control.controller.is_controller
         await fleet.create_topic("t", 2, 1, 3)
         await fleet.produce("t", b"one")
@@ -84,10 +80,8 @@ async def test_what_happens_to_a_fleet_is_counted_and_reported_with_its_cause(
         assert told_by_3("logfleet_replica_lag_max") == 0
 
 
-async def test_another_leader_goes_on_where_the_first_one_stopped(
-    tmp_path: Path, monkeypatch
-) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
+async def test_another_leader_goes_on_where_the_first_one_stopped(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path, 1, 2, 3) as fleet:
         await fleet.create_topic("t", 1, 2, 3)
         await fleet.produce("t", b"one")
         epoch = fleet.state("t").leader_epoch
@@ -102,9 +96,9 @@ async def test_another_leader_goes_on_where_the_first_one_stopped(
         assert logs[1] == logs[2] == logs[3]
 
 
-async def test_what_only_a_former_leader_had_is_cut_off(tmp_path: Path, monkeypatch) -> None:
+async def test_what_only_a_former_leader_had_is_cut_off(tmp_path: Path) -> None:
     """An unclean election: records of the former leader give way to the new leader's."""
-    async with fleet_of(tmp_path, monkeypatch, 1, 2) as fleet:
+    async with fleet_of(tmp_path, 1, 2) as fleet:
         await fleet.create_topic("t", 1, 2)
         await fleet.produce("t", b"both")
         await fleet.stop(2)
@@ -129,10 +123,10 @@ async def test_what_only_a_former_leader_had_is_cut_off(tmp_path: Path, monkeypa
 
 
 async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there(
-    tmp_path: Path, monkeypatch
+    tmp_path: Path,
 ) -> None:
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-    async with fleet_of(tmp_path, monkeypatch) as fleet:
+    async with fleet_of(tmp_path) as fleet:
         await fleet.start(1, 2, **{"replica.selector.class": selector})
         await fleet.create_topic("t", 1, 2)
         await fleet.produce("t", b"a")
@@ -151,9 +145,9 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there(
 
 @pytest.mark.parametrize("victim", [1, 3], ids=["the leader's", "a follower's"])
 async def test_a_broker_whose_disk_was_replaced_by_an_empty_one_is_filled_from_the_others(
-    tmp_path: Path, monkeypatch, victim: int
+    tmp_path: Path, victim: int
 ) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
+    async with fleet_of(tmp_path, 1, 2, 3) as fleet:
         await fleet.create_topic("t", 1, 2, 3)
         await fleet.create_topic("alone", victim)
         assert (await fleet.produce("t", b"before")).error_code == 0

@@ -149,10 +149,8 @@ async def until_stable(fleet: Fleet, topic: str) -> None:
     await until(is_stable)
 
 
-async def test_each_leader_gets_its_markers_and_the_transaction_is_complete(
-    tmp_path: Path, monkeypatch
-) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3, transactions=True) as fleet:
+async def test_each_leader_gets_its_markers_and_the_transaction_is_complete(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path, 1, 2, 3, transactions=True) as fleet:
         topics = {broker_id: f"t{broker_id}" for broker_id in (1, 2, 3)}
         for leader, topic in topics.items():
             await fleet.create_topic(topic, leader, *({1, 2, 3} - {leader}))
@@ -177,7 +175,7 @@ async def test_each_leader_gets_its_markers_and_the_transaction_is_complete(
 async def test_a_new_coordinator_ends_what_the_one_before_had_decided(
     tmp_path: Path, monkeypatch, *, is_failure: bool
 ) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3, transactions=True) as fleet:
+    async with fleet_of(tmp_path, 1, 2, 3, transactions=True) as fleet:
         producer = Producer(fleet)
         first = await producer.coordinator()
         first_id = first.config.node_id
@@ -206,7 +204,7 @@ async def test_a_new_coordinator_ends_what_the_one_before_had_decided(
 async def test_a_marker_on_its_way_to_a_leader_that_stops_goes_to_the_next_leader(
     tmp_path: Path, monkeypatch
 ) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3, transactions=True) as fleet:
+    async with fleet_of(tmp_path, 1, 2, 3, transactions=True) as fleet:
         producer = Producer(fleet)
         coordinator_id = (await producer.coordinator()).config.node_id
         leader_id, other_id = {1, 2, 3} - {coordinator_id}
@@ -234,7 +232,7 @@ async def test_a_marker_on_its_way_to_a_leader_that_stops_goes_to_the_next_leade
 async def test_a_topic_that_is_deleted_before_its_marker_holds_nothing_up(
     tmp_path: Path, monkeypatch
 ) -> None:
-    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3, transactions=True) as fleet:
+    async with fleet_of(tmp_path, 1, 2, 3, transactions=True) as fleet:
         coordinator = await Producer(fleet).coordinator()
         for topic in ("kept", "deleted"):
             await fleet.create_topic(topic, 1, 2, 3)

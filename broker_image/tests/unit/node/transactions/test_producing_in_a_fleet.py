@@ -23,8 +23,8 @@ both_protocols = pytest.mark.parametrize("version", [1, 2])
 
 
 @pytest_asyncio.fixture
-async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
-    async with fleet_of(tmp_path / "fleet", monkeypatch, 1, 2, 3, transactions=True) as made:
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with fleet_of(tmp_path / "fleet", 1, 2, 3, transactions=True) as made:
         for first, topic in enumerate(TOPICS):
             await made.create_topic(topic, *(1 + (first + other) % 3 for other in range(3)))
         yield made
