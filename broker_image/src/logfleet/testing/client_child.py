@@ -91,6 +91,8 @@ async def create_topic(client: Client, order: Mapping[str, Any]) -> None:
     name = order["topic"]
     new = NewTopic(name, order["partitions"], order["replicas"], order["config"])
     await Admin(client).create_topic(new)
+    # a broker of Apache Kafka answers for a moment longer that there is no such topic
+    await until(lambda: Admin(client).find_topic(name), _is_led)
     await client.fetch_topics([name])
     nodes = client.metadata.nodes.values()
     await asyncio.gather(*(_until_known(node.address, name) for node in nodes))
