@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import TypeVar
 
 from logfleet.checks.snapshot import Gap, Part
@@ -18,9 +19,9 @@ class Asking:
         self._seconds_max = seconds_max
         self._deadline = asyncio.get_running_loop().time() + seconds_max
 
-    async def part(self, part: Part, answer: Awaitable[T], otherwise: T) -> T:
+    async def part(self, part: Part, ask: Callable[[], Awaitable[T]], otherwise: T) -> T:
         """The answer, or `otherwise` and a gap."""
-        found = await self._answer(part, None, answer)
+        found = await self._answer(part, None, ask)
         return otherwise if found is None else found
 
     async def of_each(
@@ -30,7 +31,7 @@ class Asking:
 
         A broker without one is a gap, and so is the whole part if none has one.
         """
-        asked = [self._answer(part, broker, ask(broker)) for broker in brokers]
+        asked = [self._answer(part, broker, partial(ask, broker)) for broker in brokers]
         answers = dict(zip(brokers, await asyncio.gather(*asked), strict=True))
         found = {broker: answer for broker, answer in answers.items() if answer is not None}
         if not found:
@@ -40,10 +41,12 @@ class Asking:
             self.gaps.append(Gap(part, reason))
         return found
 
-    async def _answer(self, part: Part, broker: int | None, answer: Awaitable[T]) -> T | None:
+    async def _answer(
+        self, part: Part, broker: int | None, ask: Callable[[], Awaitable[T]]
+    ) -> T | None:
         try:
             async with asyncio.timeout_at(self._deadline):
-                return await answer
+                return await ask()
         except ClientError as error:
             self.gaps.append(Gap(part, str(error), broker))
         except TimeoutError:

@@ -17,12 +17,12 @@ from logfleet.checks.gathering.configs import own_config, topic_configs
 from logfleet.checks.gathering.groups import groups_at
 from logfleet.checks.gathering.offsets import leaders_of, newest_batches, offsets_at
 from logfleet.checks.readings import readings
-from logfleet.checks.snapshot import Gap, Part, Snapshot
+from logfleet.checks.snapshot import Batch, Gap, Part, Snapshot
 from logfleet.client.admin import Admin, ClusterDescription
 from logfleet.client.cluster import Client
 from logfleet.client.features import describe_level
 from logfleet.client.log_admin import describe_log_dirs
-from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.client.offsets import OffsetAt, OffsetSpec, TopicPartition
 from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.telemetry.flows import Flow
 
@@ -70,6 +70,8 @@ async def gather_snapshot(
     answers = Answers(now_ms=SYSTEM_CLOCK.now_ms())
     leaders = leaders_of(topics)
     ask = partial(offsets_at, client, leaders)
+    nowhere: dict[TopicPartition, OffsetAt] = {}
+    no_batches: dict[TopicPartition, Batch] = {}
     answers.apis = await asking.of_each(Part.BROKERS, active, partial(_versions, client))
     names = [topic.name for topic in topics]
     reachable = sorted(answers.apis)
@@ -79,10 +81,14 @@ async def gather_snapshot(
         _,
     ) = await asyncio.gather(
         asyncio.gather(
-            asking.part(Part.CONFIGS, topic_configs(client, names), None),
-            asking.part(Part.FEATURES, describe_level(client), None),
-            asking.part(Part.OFFSETS, ask(dict.fromkeys(leaders, OffsetSpec.EARLIEST)), {}),
-            asking.part(Part.TIMES, ask(dict.fromkeys(leaders, OffsetSpec.MAX_TIMESTAMP)), {}),
+            asking.part(Part.CONFIGS, partial(topic_configs, client, names), None),
+            asking.part(Part.FEATURES, partial(describe_level, client), None),
+            asking.part(
+                Part.OFFSETS, partial(ask, dict.fromkeys(leaders, OffsetSpec.EARLIEST)), nowhere
+            ),
+            asking.part(
+                Part.TIMES, partial(ask, dict.fromkeys(leaders, OffsetSpec.MAX_TIMESTAMP)), nowhere
+            ),
         ),
         asyncio.gather(
             asking.of_each(Part.BROKERS, reachable, partial(own_config, client)),
@@ -95,13 +101,13 @@ async def gather_snapshot(
     asking = Asking(seconds_max * (1 - FIRST_SHARE), gaps)
     # Behind the committed offsets: else those of a group that reads now could be beyond the ends.
     latest = dict.fromkeys(leaders, OffsetSpec.LATEST)
-    answers.ends = await asking.part(Part.OFFSETS, ask(latest), {})
+    answers.ends = await asking.part(Part.OFFSETS, partial(ask, latest), nowhere)
     hour_ago, week_ago = answers.now_ms - HOUR_MS, answers.now_ms - WEEK_MS
     lagging, busy = answers.lagging(), answers.busiest(BUSY_MAX)
     answers.hour_old, answers.week_old, answers.batches = await asyncio.gather(
-        asking.part(Part.TIMES, ask(dict.fromkeys(lagging, hour_ago)), {}),
-        asking.part(Part.TIMES, ask(dict.fromkeys(lagging, week_ago)), {}),
-        asking.part(Part.BATCHES, newest_batches(client, leaders, busy), {}),
+        asking.part(Part.TIMES, partial(ask, dict.fromkeys(lagging, hour_ago)), nowhere),
+        asking.part(Part.TIMES, partial(ask, dict.fromkeys(lagging, week_ago)), nowhere),
+        asking.part(Part.BATCHES, partial(newest_batches, client, leaders, busy), no_batches),
     )
     return snapshot_of(found, topics, answers, gaps)
 
@@ -118,8 +124,8 @@ async def _ask_admin_ports(
         _none_answers(asking, "only admin ports report it, and they were not asked")
         return
     metrics, traffic = await asyncio.gather(
-        asking.part(Part.METRICS, ask(found, "/metrics"), None),
-        asking.part(Part.METRICS, ask(found, "/traffic"), None),
+        asking.part(Part.METRICS, partial(ask, found, "/metrics"), None),
+        asking.part(Part.METRICS, partial(ask, found, "/traffic"), None),
     )
     if metrics is None or traffic is None:
         asking.gaps += [Gap(Part.CLOCKS, gap.reason) for gap in asking.gaps[-1:]]

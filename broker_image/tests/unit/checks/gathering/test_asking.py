@@ -1,6 +1,7 @@
 """Answers, and what becomes of those that do not come."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from logfleet.checks.gathering.asking import Asking
@@ -36,6 +37,6 @@ async def test_a_part_that_no_broker_answers_is_missing_as_a_whole() -> None:
 
 async def test_a_part_that_fails_has_the_value_for_that() -> None:
     asking = Asking(10, [])
-    assert await asking.part(Part.CONFIGS, answer(2), "nothing") == "nothing"
-    assert await asking.part(Part.CONFIGS, answer(1), "nothing") == "of 1"
+    assert await asking.part(Part.CONFIGS, partial(answer, 2), "nothing") == "nothing"
+    assert await asking.part(Part.CONFIGS, partial(answer, 1), "nothing") == "of 1"
     assert asking.gaps == [Gap(Part.CONFIGS, "it is down")]
