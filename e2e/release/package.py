@@ -61,8 +61,8 @@ def build_packages(out: Path, epoch: int, members: Iterable[str] = PACKAGES.valu
 
 def build_charts(out: Path, epoch: int, helm: str) -> None:
     for chart in CHARTS:
-        told = _output(helm, "package", str(ROOT / "charts" / chart), "--destination", str(out))
-        packed = Path(told.rpartition(": ")[2].strip())
+        printed = _output(helm, "package", str(ROOT / "charts" / chart), "--destination", str(out))
+        packed = Path(printed.rpartition(": ")[2].strip())
         packed.write_bytes(with_times(packed.read_bytes(), epoch))
 
 

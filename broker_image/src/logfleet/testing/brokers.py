@@ -57,8 +57,7 @@ class Broker(Disturbed):
     def __enter__(self) -> Self:
         try:
             self.start()
-            for name, partitions in self._topics.items():
-                self.create_topic(name, partitions)
+            self.create_topics(self._topics)
         except BaseException:
             self.close()
             raise

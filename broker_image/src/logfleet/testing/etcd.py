@@ -1,5 +1,6 @@
 """The etcd of all fleets of one test process."""
 
+import contextlib
 import json
 import tempfile
 import time
@@ -56,14 +57,15 @@ class Etcd:
     def wait_ready(self) -> None:
         """Wait until it serves."""
         for _ in range(START_TRIES):
-            try:
-                with urllib.request.urlopen(
+            with (
+                contextlib.suppress(OSError),  # nothing listens yet
+                urllib.request.urlopen(
                     f"http://{self.endpoint}/health", timeout=PROBE_S_MAX
-                ) as answer:
-                    if json.load(answer)["health"] == "true":
-                        return
-            except OSError:
-                time.sleep(POLL_S)
+                ) as answer,
+            ):
+                if json.load(answer)["health"] == "true":
+                    return
+            time.sleep(POLL_S)
         raise OrderFailed(f"etcd is not ready:\n{self.log.read_text(errors='replace')[-2_000:]}")
 
 

@@ -49,8 +49,7 @@ class Fleet(Disturbed):
     def __enter__(self) -> Self:
         try:
             self._start()
-            for name, partitions in self._topics.items():
-                self.create_topic(name, partitions)
+            self.create_topics(self._topics)
         except BaseException:
             self.close()
             raise

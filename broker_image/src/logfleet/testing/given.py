@@ -1,6 +1,5 @@
 """A Kafka that runs already, on which the same tests run (`--kafka-bootstrap`)."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -33,10 +32,6 @@ class GivenKafka(Kafka):
     def create_topic(self, topic: str, partitions: int = 1, **options: Any) -> None:
         super().create_topic(topic, partitions, **options)
         self._created.append(topic)
-
-    def create_topics(self, topics: Mapping[str, int]) -> None:
-        for name, partitions in topics.items():
-            self.create_topic(name, partitions)
 
     def close(self) -> None:
         """Delete the topics that were created."""

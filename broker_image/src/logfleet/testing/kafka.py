@@ -69,6 +69,11 @@ class Kafka:
             config=dict(config or {}),
         )
 
+    def create_topics(self, topics: Mapping[str, int]) -> None:
+        """topics: name -> partitions."""
+        for name, partitions in topics.items():
+            self.create_topic(name, partitions)
+
     def delete_topic(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> None:
         """Delete a topic with its records."""
         self._ask("delete_topic", timeout_s, topic=topic)

@@ -127,25 +127,12 @@ def broker(
     scope: of the fixture. config: Kafka's keys. topics: name -> partitions.
     """
 
-    @pytest.fixture(scope=scope)
-    def kafka(
-        request: pytest.FixtureRequest, _logfleet_prepared: "Prepared"
-    ) -> "Iterator[Broker | Fleet | GivenKafka]":
+    def make(directory: Path, prepared: "Prepared") -> "Broker":
         from logfleet.testing.brokers import Broker
 
-        bootstrap = request.config.getoption(OPTION)
-        if bootstrap:
-            with _given(bootstrap, config, topics) as given:
-                yield given
-            return
+        return Broker(config, topics=topics, directory=directory, prepared=prepared)
 
-        def made(directory: Path) -> Broker:
-            return Broker(config, topics=topics, directory=directory, prepared=_logfleet_prepared)
-
-        with _opened(request, made) as cluster:
-            yield cluster
-
-    return kafka
+    return _fixture(scope, config, topics, make)
 
 
 def fleet(
@@ -158,29 +145,32 @@ def fleet(
 ) -> Any:
     """A fixture of a fleet; see `broker`. zones: racks, given to the brokers in turn."""
 
+    def make(directory: Path, prepared: "Prepared") -> "Fleet":
+        from logfleet.testing.fleets import Fleet
+
+        return Fleet(
+            size, zones=zones, config=config, topics=topics, directory=directory, prepared=prepared
+        )
+
+    return _fixture(scope, config, topics, make)
+
+
+def _fixture(
+    scope: Scope,
+    config: Mapping[str, str] | None,
+    topics: Mapping[str, int] | None,
+    make: "Callable[[Path, Prepared], Broker | Fleet]",
+) -> Any:
     @pytest.fixture(scope=scope)
     def kafka(
         request: pytest.FixtureRequest, _logfleet_prepared: "Prepared"
     ) -> "Iterator[Broker | Fleet | GivenKafka]":
-        from logfleet.testing.fleets import Fleet
-
         bootstrap = request.config.getoption(OPTION)
         if bootstrap:
             with _given(bootstrap, config, topics) as given:
                 yield given
             return
-
-        def made(directory: Path) -> Fleet:
-            return Fleet(
-                size,
-                zones=zones,
-                config=config,
-                topics=topics,
-                directory=directory,
-                prepared=_logfleet_prepared,
-            )
-
-        with _opened(request, made) as cluster:
+        with _opened(request, lambda directory: make(directory, _logfleet_prepared)) as cluster:
             yield cluster
 
     return kafka

@@ -124,7 +124,7 @@ class Transacting(Scenario):
 
 
 def a_late_record_finds_its_transaction_over() -> None:
-    """KIP-890: C has said that the partition is part of the transaction. Before L hears it, the marker is there."""
+    """KIP-890: the coordinator confirms the partition; the marker gets to the leader before that response."""
     s = Transacting(1)
     pair = s.initialised()
     s.add(pair)

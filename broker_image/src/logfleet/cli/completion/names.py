@@ -1,6 +1,6 @@
 """Names of topics, groups, brokers and keys for completion, from a cache or a broker.
 
-Whoever presses TAB waits half a second at most, and is never shown an error.
+A completion takes half a second at most, and never prints an error.
 """
 
 import asyncio

@@ -27,8 +27,7 @@ def one_of_each(report: Report) -> None:
 
 
 def test_a_report_in_text() -> None:
-    said = reported(one_of_each)
-    assert said == (1, "topic/a created\n", "Error: topic/b: no\n")
+    assert reported(one_of_each) == (1, "topic/a created\n", "Error: topic/b: no\n")
 
 
 def test_a_report_of_a_dry_run_says_so_in_text_and_json() -> None:
