@@ -11,7 +11,7 @@ from e2e.harness.processes import Rig
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "testing.md"
 WITHIN_S = 100.0
-SESSION = re.compile(r"^```sh\n(logfleet test-server.*?)^```", re.MULTILINE | re.DOTALL)
+SESSION = re.compile(r"^```sh\nsource \S+\n(logfleet test-server.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def test_the_session_of_the_page_loses_an_answer_and_ends_all_it_began(
