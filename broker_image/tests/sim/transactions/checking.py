@@ -216,28 +216,33 @@ class TransactionChecker:
         key = (index, batch.producer, part.epoch, part.marker.is_commit)
         self._marked[key] = batch.offset
         for each in self._opened.pop((index, batch.producer), ()):
-            self._outcome(index, each, is_commit=part.marker.is_commit)
+            self._outcome(index, each, part.epoch, is_commit=part.marker.is_commit)
 
-    def _outcome(self, index: int, batch: Batch, *, is_commit: bool) -> None:
-        """A record is visible from now on, or never."""
+    def _outcome(self, index: int, batch: Batch, marker_epoch: int, *, is_commit: bool) -> None:
+        """A record is visible from now on, or never.
+
+        One that comes after EndTxn and before the marker has its transaction's outcome, as no leader
+        can see that it is late (KIP-890); it joins no other transaction.
+        """
         assert batch.part is not None
         if batch.part.transactional_id in self.disturbed:
             return
         attempt = self._attempt_of(batch)
-        is_asked = attempt is not None and attempt.is_commit is True and not attempt.is_refused
+        is_late = batch.value in attempt.late
+        is_own = not is_late or marker_epoch == attempt.pair[1] + 1
+        is_asked = attempt.is_commit is True and not attempt.is_refused and is_own
         self._demand(
             not is_commit or is_asked,
             "I36: partition %s: %s is committed, and nobody asked for that", index, batch.value,
         )  # fmt: skip
         self._demand(
-            is_commit or attempt is None or not attempt.is_committed,
+            is_commit or is_late or not attempt.is_committed,
             "I40: partition %s: %s is aborted, and its transaction is committed", index, batch.value,
         )  # fmt: skip
 
-    def _attempt_of(self, batch: Batch) -> Attempt | None:
+    def _attempt_of(self, batch: Batch) -> Attempt:
         name, number, _ = batch.value.split("-")
-        attempt = self._attempts[name][int(number)]
-        return None if batch.value in attempt.late else attempt
+        return self._attempts[name][int(number)]
 
     def _is_marked(self, partition: TopicPartition, decided: Transaction) -> bool:
         index = partition.partition
@@ -311,6 +316,7 @@ class TransactionChecker:
                         value
                         for value in shown[index]
                         if value.startswith(f"{name}-{attempt.number}-")
+                        and value not in attempt.late
                     ]
                     needed = values if attempt.is_committed else []
                     self._demand(
